@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,6 +36,7 @@ from lora_sdk.torture.replay import run_from
 from lora_sdk.torture.report import Report
 from lora_sdk.torture.rig import Rig
 from lora_sdk.torture.table import host_table, table
+from tests.processes import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "torture.md"
 BEGIN, END = "<!-- kinds -->", "<!-- end of kinds -->"
@@ -309,6 +313,43 @@ def test_folders_of_killed_campaigns_go(
     path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
     assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 0
     assert not list(folders.iterdir())
+
+
+COMMAND = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "torture")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--jobs", "2"), ("--target", "host")], ids=" ".join)
+def test_ctrl_c_leaves_the_report_and_no_process(tmp_path: Path, words: tuple[str, ...]) -> None:
+    report, folders, failures = tmp_path / "report.md", tmp_path / "folders", tmp_path / "failures"
+    folders.mkdir()
+    options = ("--runs", "5000", "--report", str(report), "--failures", str(failures), *words)
+    with subprocess.Popen(
+        [*COMMAND, *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**environment(), "TMPDIR": str(folders)},
+    ) as campaign:  # fmt: skip
+        time.sleep(SOON)
+        campaign.send_signal(signal.SIGINT)
+        out, said = campaign.communicate(timeout=120)
+    assert campaign.returncode == 130 and "Traceback" not in said, said
+    runs = int(re.search(r"interrupted after (\d+) of 5000 runs", said)[1])  # type: ignore[index]
+    assert f" --seed 0 --from {runs} --runs {5000 - runs}" in said
+    assert f"{runs} runs in" in out and "0 failed" in out and "| kind |" in report.read_text()
+    assert not list(folders.iterdir())
+    assert not with_variable(f"TMPDIR={folders}")
+
+
+SOON = 6.0  # seconds until Ctrl-C: whatever the campaign does then
+
+
+def with_variable(line: str) -> list[int]:
+    """Processes that have it in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if line.encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+    return found
 
 
 def test_the_command_refuses_a_missing_replay_file(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lora_host.errors import RequestError
 from lora_host.regular_file import read_regular
+from lora_sdk.cli.outcome import EXIT_INTERRUPTED
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from lora_sdk.torture.campaign import Verdict
+    from lora_sdk.torture.report import Report
 
 EXAMPLES = """\b
 Examples:
@@ -23,7 +30,8 @@ Examples:
   lora torture --kinds
   lora torture --soak 7200 --fault-every 10 --report soak.md
 \b
-Exit code: 0 all runs ended as they must, 1 one did not, 2 refused."""
+Exit code: 0 all runs ended as they must, 1 one did not, 2 refused, 130 Ctrl-C (the report of the
+runs so far is written)."""
 LARGEST_REPLAY = 1 << 16  # bytes
 
 
@@ -97,19 +105,42 @@ def torture(
         failures.mkdir(parents=True, exist_ok=True)
     found = Report(seed, first, first, target=target)
     began = time.monotonic()
-    with ProgressBar("runs", unit="run") as progress:
-        for verdict in verdicts(seed, first, runs, jobs, target):
-            found.add(verdict)
-            progress(found.runs, runs)
-            if verdict.problems and failures is not None:
-                smallest = verdict.smallest or verdict.run
-                path = failures / f"run-{verdict.run.number}.json"
-                path.write_text(json.dumps(smallest.as_dict(), indent=2) + "\n")
+    interrupted = False
+    with (
+        ProgressBar("runs", unit="run") as progress,
+        closing(verdicts(seed, first, runs, jobs, target)) as all_of_them,
+    ):
+        try:
+            for verdict in all_of_them:
+                found.add(verdict)
+                progress(found.runs, runs)
+                if verdict.problems and failures is not None:
+                    _write_replay(failures, verdict)
+        except KeyboardInterrupt:
+            interrupted = True
     found.seconds = time.monotonic() - began
     if report is not None:
         report.write_text(found.markdown() + "\n")
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else _summary(found.markdown()))
+    if interrupted:
+        click.echo(_rest(found, runs), err=True)
+        return EXIT_INTERRUPTED
     return int(found.failed > 0)
+
+
+def _write_replay(folder: Path, verdict: Verdict) -> None:
+    smallest = verdict.smallest or verdict.run
+    path = folder / f"run-{verdict.run.number}.json"
+    path.write_text(json.dumps(smallest.as_dict(), indent=2) + "\n")
+
+
+def _rest(found: Report, runs: int) -> str:
+    """What remains after Ctrl-C."""
+    target = "" if found.target == "emu" else f"--target {found.target} "
+    return (
+        f"interrupted after {found.runs} of {runs} runs; the others: lora torture {target}"
+        f"--seed {found.seed} --from {found.next} --runs {runs - found.runs}"
+    )
 
 
 def _soak(seconds: float, seed: int, every: float, report: Path | None, as_json: bool) -> int:

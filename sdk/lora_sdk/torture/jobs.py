@@ -4,9 +4,10 @@ a line of JSON."""
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -20,11 +21,12 @@ from lora_sdk.torture.host import campaign as host_campaign
 from lora_sdk.torture.rig import Rig
 
 FOLDER = "lora-torture-"  # prefix
+END_S = 60.0  # of a process that has been told to end
 
 
 def verdicts(
     seed: int, first: int, count: int, jobs: int = 1, target: str = EMULATED
-) -> Iterator[Verdict]:
+) -> Generator[Verdict, None, None]:
     """Those of runs `first` to before `first + count`, in order."""
     if jobs == 1:
         with _campaign(target) as campaign:
@@ -38,9 +40,7 @@ def verdicts(
         for process in processes:  # they remove their folders
             process.wait()
     finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+        _end(processes)
 
 
 def replayed(run: Run) -> Verdict:
@@ -73,9 +73,27 @@ def _campaign(target: str) -> Iterator[Campaign | host_campaign.HostCampaign]:
 
 def _start(target: str, seed: int, first: int, span: int, step: int) -> subprocess.Popen[bytes]:
     words = [str(word) for word in (target, seed, first, span, step)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "lora_sdk.torture.jobs", *words], stdout=subprocess.PIPE
-    )
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can deal with it
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "lora_sdk.torture.jobs", *words],
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C comes once, from this process
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """As by Ctrl-C: they remove their folders, and end what they have started."""
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    for process in processes:
+        try:
+            process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
 
 
 def _next(process: subprocess.Popen[bytes]) -> Verdict:
@@ -116,6 +134,8 @@ def _work(target: str, seed: int, first: int, span: int, step: int) -> None:
 
 if __name__ == "__main__":
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job may ignore it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         _work(sys.argv[1], *map(int, sys.argv[2:]))
     except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)

@@ -90,8 +90,9 @@ class Report:
 
     def markdown(self) -> str:
         """The same for readers."""
+        span = f"runs {self.first} to {self.next - 1}: " if self.runs else ""
         lines = [
-            f"seed {self.seed}, runs {self.first} to {self.next - 1}: {self.runs} runs in "
+            f"seed {self.seed}, {span}{self.runs} runs in "
             f"{self.seconds:.0f} s, {self.failed} failed; {self.recovered} recovered, "
             f"{self.errors} ended with one error, slowest {self.slowest:.2f} s",
             "",

@@ -101,17 +101,34 @@ class HostCampaign:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,  # XRT ends whole process groups
         )  # fmt: skip
+        try:
+            began = time.monotonic()
+            if kind is not None and kind.act is not None:
+                began = _strike(kind, place, process, folders)
+            return _end(process, place, began)
+        except BaseException:  # Ctrl-C
+            _kill(process)
+            process.wait()
+            raise
+
+
+def _strike(kind: Kind, place: Place, process: subprocess.Popen[str], folders: Folders) -> float:
+    """Wait for the fault's moment, and act. Returns when that was."""
+    assert process.stdin is not None and process.stdout is not None and kind.act is not None
+    began = time.monotonic()
+    if process.stdout.readline().strip() == MOMENT:
+        kind.act(place, process.pid, folders.model)
         began = time.monotonic()
-        assert process.stdin is not None and process.stdout is not None
-        if kind is not None and kind.act is not None:
-            line = process.stdout.readline()
-            if line.strip() == MOMENT:
-                kind.act(place, process.pid, folders.model)
-                began = time.monotonic()
-                with suppress(BrokenPipeError):  # of a host that was killed
-                    process.stdin.write("\n")
-                    process.stdin.flush()
-        return _end(process, place, began)
+        with suppress(BrokenPipeError):  # of a host that was killed
+            process.stdin.write("\n")
+            process.stdin.flush()
+    return began
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """It, and all that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
@@ -121,8 +138,7 @@ def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
     except subprocess.TimeoutExpired:
         late = f"no end within {LIMIT:.0f} s"
     seconds = time.monotonic() - began
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    _kill(process)
     place.end()
     out, error = process.communicate(timeout=LIMIT)
     found: dict[str, Any] = {}
