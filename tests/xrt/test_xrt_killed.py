@@ -135,6 +135,24 @@ def test_the_cluster_process_ends_or_stops(folder: Path, sent: signal.Signals) -
     wait_for(lambda: nothing_left(folder))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_ctrl_c_while_the_runtime_is_dead(folder: Path, sent: signal.Signals) -> None:
+    """It counts once the call's limit has passed; the board is closed and nothing stays."""
+    process = wrapped(folder, sys.executable, "-c", WORK)
+    assert process.stderr is not None and process.stderr.readline() == "working\n"
+    (cluster,) = of_folder(folder, CLUSTER)
+    os.kill(cluster, sent)
+    for host in of_folder(folder, b"working"):  # and the wrapper, as a terminal does
+        os.kill(host, signal.SIGINT)
+    process.wait(SECONDS)
+    if sent == signal.SIGSTOP:  # it holds the other end of stderr
+        os.kill(cluster, signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    wait_for(lambda: nothing_left(folder))
+
+
 def test_the_wrapper_is_killed(folder: Path) -> None:
     """The host goes on; with its end the folder goes too."""
     process = wrapped(folder, sys.executable, "-c", WAIT)
