@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,38 +17,29 @@ from lora_host.cluster import Cluster
 from lora_host.cluster_file import ring
 from lora_host.overlay import load_overlay
 from lora_sdk import Engine, SamplingParams
+from tests.cut_proxy import CutProxy
+from tests.daemon_pair import HOST, Pair, make_keys
 from tests.daemons import DaemonProcess
-from tests.recovery_rig import Folders, mixed, opened, speculation, texts, write_folders
+from tests.recovery_rig import Disturbed, Folders, mixed, opened, speculation, texts, write_folders
 
 PROMPTS = ("import os\n", "def parse(")
 SEEDS = (3, pytest.param(8, marks=pytest.mark.slow))
 
 
-class Pair:
-    """2 + 2 boards in a ring: each daemon has one cable of its own, two lead to the other."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.theirs = self.start_theirs()
-        far = f"unix:{folder / 'theirs.sock'}/emu:u280"
-        cables = ("0.1-1.0", f"1.1={far}/0.0", f"0.0={far}/1.1")
-        options = [word for cable in cables for word in ("--cable", cable)]
-        self.ours = DaemonProcess("--socket", str(folder / "ours.sock"), *options)
-        self.devices = (*self.ours.uris, *self.theirs.uris)
-
-    def start_theirs(self) -> DaemonProcess:
-        return DaemonProcess("--socket", str(self.folder / "theirs.sock"), "--cable", "0.1-1.0")
-
-    def close(self) -> None:
-        for daemon in (self.ours, self.theirs):
-            daemon.__exit__()
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    made = Pair(tmp_path_factory.mktemp("daemons"))
-    yield made
-    made.close()
+@pytest.fixture(scope="module", params=["unix", pytest.param("tcp", marks=pytest.mark.slow)])
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    """Joined by cables over Unix sockets, or over TLS."""
+    keys = None
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "tcp":
+            pytest.importorskip("cryptography")
+            keys = make_keys(tmp_path_factory.mktemp("hosts") / "keys")
+            patch.setenv("LORA_BOARDD_KEYS", str(keys / "client"))
+        with Pair(tmp_path_factory.mktemp("daemons"), keys) as made:
+            assert all(uri.startswith(request.param) for uri in made.devices)
+            yield made
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +90,50 @@ def test_a_lost_host_is_a_loss_of_its_boards(folders: Folders, tmp_path: Path) -
     cables."""
     with opened(folders, 1) as engine:
         want = texts(engine, mixed(1))
-    pair = Pair(tmp_path)
-    try:
+    with Pair(tmp_path) as pair:
         with opened(folders, None, devices=pair.devices) as engine:
             assert texts(engine, mixed(1)) == want
             pair.theirs.process.send_signal(signal.SIGKILL)
             pair.theirs.process.wait()
             assert texts(engine, mixed(1)) == want
             assert engine.cluster.size == 2
-        end = time.monotonic() + 20
-        while any(board.holder for board in daemon_status(pair.ours.addresses[0])):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-    finally:
-        pair.close()
+        wait_until_free(pair)
+
+
+CUTS = (("sent", 1), ("sent", 700), ("answered", 1), ("answered", 300))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["taken", "refused"])
+def test_a_connection_cut_in_decode(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Between the program and one of two hosts, in the middle of a message: it is connected again
+    and all boards go on, or the other host's boards go on; with the same tokens."""
+    pytest.importorskip("cryptography")
+    keys = make_keys(tmp_path / "keys")
+    monkeypatch.setenv("LORA_BOARDD_KEYS", str(keys / "client"))
+    with opened(folders, 1) as engine:
+        want = texts(engine, mixed(1))
+    with Pair(tmp_path, keys) as pair, CutProxy(port_of(pair.theirs)) as proxy:
+        cut = [f"tcp:{HOST}:{proxy.port}/{uri.partition('/')[2]}" for uri in pair.theirs.uris]
+        with opened(folders, None, devices=(*pair.ours.uris, *cut)) as engine:
+            for number, (direction, count) in enumerate(CUTS[:1] if then == "refused" else CUTS, 1):
+                one = partial(proxy.cut, direction, count, then)
+                with Disturbed(engine, {4 + number: one}):
+                    assert texts(engine, mixed(1)) == want
+                assert proxy.cuts == number and len(engine.recoveries) >= number
+                assert engine.cluster.size == (2 if then == "refused" else 4)
+        wait_until_free(pair)
+
+
+def port_of(daemon: DaemonProcess) -> int:
+    return int(daemon.addresses[0].rpartition(":")[2])
+
+
+def wait_until_free(pair: Pair) -> None:
+    """No board of ours is reserved."""
+    end = time.monotonic() + 20
+    while any(board.holder for board in daemon_status(pair.ours.addresses[0])):
+        assert time.monotonic() < end
+        time.sleep(0.05)
