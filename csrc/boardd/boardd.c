@@ -68,6 +68,7 @@ int lora_boardd_create(const struct lora_boardd_config *config, struct lora_boar
     struct lora_boardd *boardd = calloc(1, sizeof *boardd);
     if (!boardd) return lora_fail(failure, LORA_ERR_MEMORY, "no host memory for a board daemon");
     pthread_mutex_init(&boardd->lock, NULL);
+    pthread_mutex_init(&boardd->emulating, NULL);
     pthread_cond_init(&boardd->freed, NULL);
     status = take_config(boardd, config, failure);
     if (!status && !boardd_drive(boardd))
@@ -119,6 +120,7 @@ void lora_boardd_destroy(struct lora_boardd *boardd) {
     if (boardd->driving) pthread_join(boardd->driver, NULL);
     wire_tls_free(boardd->tls);
     pthread_cond_destroy(&boardd->freed);
+    pthread_mutex_destroy(&boardd->emulating);
     pthread_mutex_destroy(&boardd->lock);
     free(boardd);
 }

@@ -43,7 +43,8 @@ struct lora_boardd {
     uint32_t users[BOARDD_USERS], user_count;
     uint32_t speed;
     bool driving;
-    pthread_t driver; /* passes time in emulated boards */
+    pthread_t driver;          /* passes time in emulated boards */
+    pthread_mutex_t emulating; /* one thread lets them run; the others find them done */
 };
 
 struct boardd_session {
@@ -127,7 +128,9 @@ void boardd_cable_end(struct boardd_cable *cable);
 void boardd_cable_serve(struct lora_boardd *boardd, struct wire_channel *channel,
                         const struct wire_hello *hello, uint32_t sequence);
 
-/* driver.c */
+/* driver.c: emulated boards. */
 int boardd_drive(struct lora_boardd *boardd);
+/* Lets these boards run until nothing moves, or for a while. */
+void boardd_run_emulated(struct lora_boardd *boardd, uint32_t emulated);
 
 #endif

@@ -13,7 +13,6 @@
 #define FRAME_BYTES (sizeof(struct lora_frame) + LORA_FRAME_PAYLOAD + 4)
 #define TICK_US 2000 /* between two looks at whether this end is ready */
 #define FULL_US 200  /* frames wait for room */
-#define SLICES 64
 #define SLACK_NS 1000
 
 struct boardd_cable {
@@ -117,12 +116,6 @@ static bool take_messages(struct boardd_cable *cable, struct wire_channel *chann
     return got == WIRE_NOTHING && put_waiting(cable, moved);
 }
 
-static void run_boards(const struct boardd_cable *cable) {
-    uint32_t moved = 1;
-    for (uint32_t slice = 0; slice < SLICES && moved; slice++)
-        lora_emu_advance(cable->at.cluster, 0, &moved);
-}
-
 void boardd_cable_run(struct lora_boardd *boardd, struct boardd_cable *cable,
                       struct wire_channel *channel) {
     uint64_t count;
@@ -130,7 +123,7 @@ void boardd_cable_run(struct lora_boardd *boardd, struct boardd_cable *cable,
     while (!atomic_load(&boardd->stopping)) {
         bool moved = false;
         if (!take_messages(cable, channel, &moved)) return;
-        if (moved) run_boards(cable);
+        if (moved) boardd_run_emulated(boardd, cable->at.cluster);
         if (read(cable->event, &count, sizeof count) > 0) moved = true;
         atomic_store(&cable->told, false);
         if (!send_frames(cable, channel)) return;

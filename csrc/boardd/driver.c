@@ -5,6 +5,7 @@
 #include <time.h>
 
 #define TICK_US 1000
+#define SLICES 256 /* between two looks at a connection */
 
 static bool is_first(const struct lora_boardd *boardd, uint32_t board) {
     for (uint32_t b = 0; b < board; b++)
@@ -35,4 +36,12 @@ static void *drive(void *given) {
 int boardd_drive(struct lora_boardd *boardd) {
     boardd->driving = !pthread_create(&boardd->driver, NULL, drive, boardd);
     return boardd->driving;
+}
+
+void boardd_run_emulated(struct lora_boardd *boardd, uint32_t emulated) {
+    uint32_t moved = 1;
+    pthread_mutex_lock(&boardd->emulating);
+    for (uint32_t slice = 0; slice < SLICES && moved; slice++)
+        lora_emu_advance(emulated, 0, &moved);
+    pthread_mutex_unlock(&boardd->emulating);
 }

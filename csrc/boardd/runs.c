@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#define SLICES 256 /* of an emulated board, between two looks at the connection */
 #define SETTLE_US 5000000u
 
 int boardd_start(struct boardd_session *session, const struct wire_run *run,
@@ -30,9 +29,8 @@ int boardd_start(struct boardd_session *session, const struct wire_run *run,
 /* A poll of an emulated board would run it to its end, whatever the host has to say meanwhile. */
 static int poll_emulated(struct boardd_session *session, uint32_t *state,
                          struct lora_failure *failure) {
-    uint32_t control = 0, moved = 1;
-    for (uint32_t slice = 0; slice < SLICES && moved; slice++)
-        lora_emu_advance(session->board->emulated, 0, &moved);
+    uint32_t control = 0;
+    boardd_run_emulated(session->boardd, session->board->emulated);
     int status = session->transport->register_read(session->handle, LORA_BLOCK_CONTROL,
                                                    LORA_REG_AP_CTRL, &control, failure);
     *state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;

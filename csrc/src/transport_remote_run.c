@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#define LISTEN_US 500
+
 /* The records of the control page first, then what was read after the last run. */
 static void choose_ranges(struct remote_handle *remote, uint32_t control_bank) {
     struct remote_ranges *asked = &remote->asked;
@@ -76,13 +78,15 @@ int remote_poll(void *handle, uint32_t *run_state, struct lora_failure *failure)
     return status;
 }
 
-/* Ends early when the daemon has something to say. */
+/* Ends early when the daemon has something to say, so a short pause would only cost the boards a
+ * core. */
 int remote_sleep(void *handle, uint32_t microseconds, struct lora_failure *failure) {
     struct remote_handle *remote = handle;
-    const struct timespec time = {microseconds / 1000000, (long)(microseconds % 1000000) * 1000};
     pthread_mutex_lock(&remote->lock);
     struct pollfd at = {.fd = remote->channel.socket, .events = POLLIN};
     int waits = remote->run == REMOTE_RUNNING;
+    if (waits && microseconds < LISTEN_US) microseconds = LISTEN_US;
+    const struct timespec time = {microseconds / 1000000, (long)(microseconds % 1000000) * 1000};
     int status = remote->channel.socket < 0 || wire_flush(&remote->channel)
                      ? remote_gone(remote, failure)
                      : LORA_OK;
