@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
+from lora_sdk.torture.campaign import Verdict
 from lora_sdk.torture.faults import Fault, Run
 from lora_sdk.torture.host.campaign import Ended, HostCampaign, _wrong_end, draw
-from lora_sdk.torture.host.kinds import BY_NAME, KINDS, PHASES, kinds_of
+from lora_sdk.torture.host.kinds import BY_NAME, KINDS, Kind, kinds_of, phases_of
 from lora_sdk.torture.host.places import PLACES, Place
 from lora_sdk.torture.replay import run_from
 
@@ -20,11 +21,11 @@ PLACE = Place({}, ("xrt:0", "xrt:1"))
 
 def test_runs_follow_from_seed_and_number() -> None:
     for target in PLACES:
-        runs = [draw(target, 5, number) for number in range(60)]
-        assert runs == [draw(target, 5, number) for number in range(60)]
+        runs = [draw(target, 5, number) for number in range(90)]
+        assert runs == [draw(target, 5, number) for number in range(90)]
         assert run_from(json.loads(json.dumps(runs[7].as_dict()))) == runs[7]
         assert all(target in BY_NAME[run.faults[0].kind].targets for run in runs)
-        met = {phase for phase in PHASES if kinds_of(target, phase)}
+        met = {phase for phase in phases_of(target) if kinds_of(target, phase)}
         assert {run.phase for run in runs} == met
 
 
@@ -38,31 +39,89 @@ def test_a_replay_file_of_another_target_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_wrong_ends_are_problems(kind: object) -> None:
+def test_wrong_ends_are_problems(kind: Kind) -> None:
     """A trace in place of an error, another text, an error that names nothing, a late end."""
-    for ended in (
-        Ended(None, "", 1, 1.0, "Traceback"),
-        Ended("another", "", 0, 1.0, "") if kind.ends != "killed" else Ended("t", "", 0, 1.0, ""),  # type: ignore[attr-defined]
-        Ended(None, "one\ntwo", 1, 1.0, ""),
-        Ended(None, "", -9, 1e3, ""),
-    ):
-        assert list(_wrong_end(kind, PLACE, ended, "text")), ended  # type: ignore[arg-type]
+    for phase in kind.phases:
+        killed = kind.ends_in(phase) == "killed"
+        for ended in (
+            Ended(None, "", 1, 1.0, "Traceback"),
+            Ended("t" if killed else "another", "", 0, 1.0, ""),
+            Ended(None, "one\ntwo", 1, 1.0, ""),
+            Ended(None, "", -9, 1e3, ""),
+        ):
+            assert list(_wrong_end(kind, phase, PLACE, ended, "text")), ended
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one.names], ids=lambda kind: kind.name)
+def test_an_error_that_names_something_else_is_a_problem(kind: Kind) -> None:
+    ended = Ended(None, "board 7 (emu:u280/7): a unit has failed", 1, 1.0, "")
+    for phase in kind.phases:
+        (problem,) = list(_wrong_end(kind, phase, PLACE, ended, "text"))[-1:]
+        assert "names none of" in problem
+
+
+def verdict_of(root: Path, target: str, phase: str, name: str) -> Verdict:
+    run = Run(0, phase, 2, (Fault(name, 0, 0),), target)
+    return HostCampaign(target, root).verdict(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "phase", "name"),
+    [
+        ("worker", "hand-over", "boardd killed"),
+        ("boardd", "decode", "connections cut"),
+        ("slash", "open", "bank full"),
+    ],
+)
+def test_lost_ends_cost_no_text(tmp_path: Path, target: str, phase: str, name: str) -> None:
+    verdict = verdict_of(tmp_path, target, phase, name)
+    assert not verdict.problems, verdict
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "phase"),
+    ("target", "phase", "name"),
     [
-        ("host killed", "decode"),
-        ("descriptors exhausted", "open"),
-        ("descriptors exhausted", "decode"),
-        ("pages exhausted", "decode"),
-        ("weights cut short", "open"),
-        ("weights' header garbled", "open"),
-        ("configuration garbled", "open"),
+        ("host", "decode", "host killed"),
+        ("host", "open", "descriptors exhausted"),
+        ("host", "decode", "descriptors exhausted"),
+        ("host", "decode", "pages exhausted"),
+        ("host", "open", "weights cut short"),
+        ("host", "open", "weights' header garbled"),
+        ("host", "open", "configuration garbled"),
+        ("slash", "decode", "daemon restarted"),
+        ("slash", "load", "daemon restarted"),
+        ("xrt", "decode", "device process stopped"),
+        ("xrt", "verify", "device process stopped for a while"),
+        ("boardd", "load", "boardd killed"),
+        ("boardd", "decode", "boardd restarted"),
+        ("boardd", "own loop", "boardd stopped"),
+        ("boardd", "verify", "boardd stopped for a while"),
+        ("boardd", "prefill", "network parted"),
+        ("boardd", "open", "network silent"),
+        ("boardd", "adapter load", "network silent for a while"),
+        ("boardd", "decode", "all of boardd killed"),
+        ("boardd", "decode", "cable between daemons cut"),
+        ("boardd", "own loop", "cable between daemons parted"),
+        ("boardd", "verify", "cable between daemons silent"),
+        ("boardd", "decode", "host killed"),
+        ("worker", "prefill", "boardd stopped"),
+        ("worker", "hand-over", "network silent"),
+        ("worker", "load", "boardd restarted"),
+        ("fleet", "prefill", "boardd killed"),
+        ("fleet", "hand-over", "network parted"),
+        ("fleet", "hand-over", "boardd restarted"),
+        ("fleet", "hand-over", "host killed"),
     ],
 )
-def test_processes_end_as_they_must(tmp_path: Path, name: str, phase: str) -> None:
-    run = Run(0, phase, 2, (Fault(name, 0, 0),), "host")
-    verdict = HostCampaign("host", tmp_path).verdict(run)
+def test_processes_end_as_they_must(tmp_path: Path, target: str, phase: str, name: str) -> None:
+    verdict = verdict_of(tmp_path, target, phase, name)
     assert not verdict.problems, verdict
+
+
+def test_kinds_name_targets_and_phases_that_there_are() -> None:
+    for kind in KINDS:
+        assert set(kind.targets) <= set(PLACES)
+        met = {phase for target in kind.targets for phase in phases_of(target)}
+        assert met & set(kind.phases)

@@ -23,12 +23,17 @@ class MockServer:
         self._folder = tempfile.TemporaryDirectory(prefix="lora-vrtd-")
         self.socket = Path(self._folder.name) / "vrtd.sock"
         command = [sys.executable, "-m", "lora_host.vrtd_mock", "--socket", str(self.socket)]
+        self._command = [*command, "--boards", str(boards), *arguments]
+        self._start()
+
+    def _start(self) -> None:
         self.process = subprocess.Popen(
-            [*command, "--boards", str(boards), *arguments],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,  # Ctrl-C is its parent's
         )
         words = self._line().split()
         if not words or words[0] != "ready":
@@ -61,6 +66,12 @@ class MockServer:
         self.process.kill()
         self.process.wait()
 
+    def restart(self) -> None:
+        """Kills it and starts it again: other boards, of the same names at the same socket."""
+        self.kill()
+        self._close_streams()
+        self._start()
+
     def close(self) -> None:
         """Stops it."""
         self.process.terminate()
@@ -68,10 +79,13 @@ class MockServer:
             self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._close_streams()
+        self._folder.cleanup()
+
+    def _close_streams(self) -> None:
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
-        self._folder.cleanup()
 
     def __enter__(self) -> MockServer:
         return self

@@ -45,10 +45,11 @@ LARGEST_REPLAY = 1 << 16  # bytes
     help="number of the first run: shares of a campaign, or its continuation",
 )  # fmt: skip
 @click.option(
-    "--target", type=click.Choice(("emu", "host", "xrt", "slash")), default="emu",
-    show_default=True,
+    "--target", type=click.Choice(("emu", "host", "xrt", "slash", "boardd", "worker", "fleet")),
+    default="emu", show_default=True,
     help="emu: faults of emulated boards; host: of the engine's process, its files and limits; "
-    "xrt, slash: of processes around boards behind XRT's emulation and the mock server for vrtd, "
+    "xrt, slash, boardd: of processes and networks around boards behind XRT's emulation, the mock "
+    "server for vrtd, board daemons; worker, fleet: of the board daemon that computes prompts; "
     "some seconds a run",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="processes")

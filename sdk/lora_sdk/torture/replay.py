@@ -36,7 +36,7 @@ def run_from(values: Mapping[str, Any]) -> Run:
 
 def _of_processes(values: Mapping[str, Any]) -> Run:
     target = _name(values, "target", tuple(host_places.PLACES))
-    phase = _name(values, "phase", host_kinds.PHASES)
+    phase = _name(values, "phase", host_kinds.phases_of(target))
     faults = values.get("faults")
     if not isinstance(faults, list) or len(faults) != 1 or not isinstance(faults[0], dict):
         raise RequestError(f"replay file: faults {faults!r:.40}; expected a list of one fault")

@@ -53,7 +53,7 @@ class Report:
 
     @property
     def _phases(self) -> tuple[str, ...]:
-        return tuple(PHASES) if self.target == EMULATED else host_kinds.PHASES
+        return tuple(PHASES) if self.target == EMULATED else host_kinds.phases_of(self.target)
 
     @property
     def _kinds(self) -> Sequence[Kind | host_kinds.Kind]:

@@ -77,6 +77,7 @@ class Rig:
 
     def opened(self, boards: int | None, speculative: bool = False, **options: Any) -> Engine:
         """A new one, which the caller closes. Without `boards`: on `devices`."""
+        options = {"scrub": "prove", **options}
         if speculative:
             options["speculation"] = SpeculationOptions("lookup", None, TREE)
         engine = Engine(
@@ -86,7 +87,6 @@ class Rig:
             max_adapters=1,
             max_adapter_rank=4,
             prefix_cache=False,
-            scrub="prove",
             threads=1,
             **options,
         )

@@ -37,10 +37,14 @@ def host_table() -> str:
     lines = ["| kind | targets | found by | ends with | phases |", "|---|---|---|---|---|"]
     for kind in host_kinds.KINDS:
         cells = (
-            kind.name, ", ".join(kind.targets), kind.found_by, kind.ends, ", ".join(kind.phases),
+            kind.name, ", ".join(kind.targets), kind.found_by, _ends(kind), ", ".join(kind.phases),
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _ends(kind: host_kinds.Kind) -> str:
+    return f"{kind.ends}; {kind.opening} in open and load" if kind.opening else kind.ends
 
 
 def table() -> str:

@@ -10,17 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lora_host.errors import TransportError
 from lora_sdk.torture.campaign import Verdict
 from lora_sdk.torture.faults import Fault, Run, draws_of
 from lora_sdk.torture.folders import Folders, write_folders
 from lora_sdk.torture.host.child import MOMENT, NONE
-from lora_sdk.torture.host.kinds import BY_NAME, PHASES, Kind, kinds_of
+from lora_sdk.torture.host.kinds import BY_NAME, Kind, kinds_of, phases_of
 from lora_sdk.torture.host.places import BOARDS, PLACES, Place
 
 SECONDS = 120.0  # of a run: a daemon's end costs the limits of several calls
@@ -30,20 +32,22 @@ LIMIT = 180.0
 def draw(target: str, seed: int, number: int) -> Run:
     """The run of this number."""
     draws = draws_of(seed, number)
-    phase = draws.choice([one for one in PHASES if kinds_of(target, one)])
+    phase = draws.choice([one for one in phases_of(target) if kinds_of(target, one)])
     kind = draws.choice(kinds_of(target, phase))
     return Run(number, phase, BOARDS, (Fault(kind.name, 0, 0),), target)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How an engine's process has ended. `said`: what it printed besides, and on stderr."""
+    """How an engine's process has ended. `said`: what it printed besides, and on stderr. `handed`:
+    prompts that a worker has computed."""
 
     text: Any
     error: str
     code: int
     seconds: float
     said: str
+    handed: int = 0
 
 
 class HostCampaign:
@@ -64,11 +68,15 @@ class HostCampaign:
             want = self._want(place, run.phase)
             before = _locks(place)
             ended = self._disturbed(place, run.phase, kind)
-            problems = list(_wrong_end(kind, place, ended, want))
-            if kind.ends in ("killed", "text"):  # the boards are free, and right
-                after = self._run(place, self._folders, run.phase)
+            problems = list(_wrong_end(kind, run.phase, place, ended, want))
+            if kind.undo is not None:
+                kind.undo(place, 0, self._folders.model)
+            problems += place.left()
+            if kind.undo is not None or kind.ends in ("killed", "text"):
+                after = self._run(place, self._folders, run.phase)  # boards are free, and right
                 if after.text != want:
                     problems.append(f"the next process: {after.error or after.said or after.text}")
+                problems += place.left()
             if _locks(place) != before:
                 problems.append("locks of boards are held")
         return Verdict(
@@ -79,7 +87,7 @@ class HostCampaign:
     def _want(self, place: Place, phase: str) -> Any:
         if phase not in self._wanted:
             found = self._run(place, self._folders, phase)
-            assert found.text is not None, found
+            assert found.text is not None and found.handed, found
             self._wanted[phase] = found.text
         return self._wanted[phase]
 
@@ -94,7 +102,8 @@ class HostCampaign:
             return self._run(place, folders, phase, kind)
 
     def _run(self, place: Place, folders: Folders, phase: str, kind: Kind | None = None) -> Ended:
-        words = [phase, NONE if kind is None else kind.name, str(folders.root), *place.uris]
+        named = NONE if kind is None else kind.name
+        words = [self._target, phase, named, str(folders.root), *place.uris]
         process = subprocess.Popen(
             [sys.executable, "-m", "lora_sdk.torture.host.child", *words],
             env={**place.variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -104,7 +113,7 @@ class HostCampaign:
         try:
             began = time.monotonic()
             if kind is not None and kind.act is not None:
-                began = _strike(kind, place, process, folders)
+                began = _strike(kind, phase, place, process, folders)
             return _end(process, place, began)
         except BaseException:  # Ctrl-C
             _kill(process)
@@ -112,17 +121,32 @@ class HostCampaign:
             raise
 
 
-def _strike(kind: Kind, place: Place, process: subprocess.Popen[str], folders: Folders) -> float:
+def _strike(
+    kind: Kind, phase: str, place: Place, process: subprocess.Popen[str], folders: Folders
+) -> float:
     """Wait for the fault's moment, and act. Returns when that was."""
     assert process.stdin is not None and process.stdout is not None and kind.act is not None
-    began = time.monotonic()
-    if process.stdout.readline().strip() == MOMENT:
-        kind.act(place, process.pid, folders.model)
+    act = partial(kind.act, place, process.pid, folders.model)
+    if process.stdout.readline().strip() != MOMENT:
+        return time.monotonic()
+    if phase not in place.moments:
+        act()
         began = time.monotonic()
-        with suppress(BrokenPipeError):  # of a host that was killed
-            process.stdin.write("\n")
-            process.stdin.flush()
-    return began
+        _go_on(process)
+        return began
+    with place.networks["boards"].held_after(place.moments[phase]) as reached:
+        _go_on(process)
+        if not reached(LIMIT):
+            raise TransportError(f"{phase}: no {place.moments[phase]} B have come from the worker")
+        act()
+        return time.monotonic()
+
+
+def _go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # of a host that was killed
+        process.stdin.write("\n")
+        process.stdin.flush()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
@@ -145,30 +169,36 @@ def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
     with suppress(ValueError, IndexError):
         found = json.loads(out.splitlines()[-1])
     return Ended(
-        found.get("text"), found.get("error", ""), process.returncode, seconds, late or error[-300:]
-    )
+        found.get("text"), found.get("error", ""), process.returncode, seconds,
+        late or error[-300:], found.get("handed", 0),
+    )  # fmt: skip
 
 
-def _wrong_end(kind: Kind, place: Place, ended: Ended, want: Any) -> Iterator[str]:
+def _wrong_end(kind: Kind, phase: str, place: Place, ended: Ended, want: Any) -> Iterator[str]:
+    ends = kind.ends_in(phase)
     if ended.seconds > SECONDS:
         yield f"took {ended.seconds:.0f} s, {SECONDS:.0f} s expected"
-    if kind.ends == "killed":
+    if ends == "killed":
         if ended.code != -signal.SIGKILL:
             yield f"ended with {ended.code}, {-signal.SIGKILL} expected"
         return
     if ended.error:
-        wanted = tuple(uri for name in kind.names for uri in (
-            place.uris if name == "uri" else (name,)))  # fmt: skip
-        if kind.ends == "text":
+        wanted = tuple(word for name in kind.names for word in _words(name, place))
+        if ends == "text":
             yield f"error where a text was possible: {ended.error}"
         if "\n" in ended.error or (wanted and not any(one in ended.error for one in wanted)):
             yield f"error that names none of {wanted}: {ended.error}"
     elif ended.code != 0:
         yield f"exit code {ended.code} without an error of its own: {ended.said}"
-    elif kind.ends == "error":
+    elif ends == "error":
         yield "a text where an error was expected"
     elif ended.text != want:
         yield f"text {str(ended.text)[:120]}, {str(want)[:120]} expected"
+
+
+def _words(name: str, place: Place) -> Sequence[str]:
+    """What a name of a kind stands for."""
+    return {"uri": place.uris, "last uri": place.uris[-1:]}.get(name, (name,))
 
 
 def _locks(place: Place) -> list[str]:

@@ -1,6 +1,6 @@
-"""The engine's process of a run: `python -m lora_sdk.torture.host.child PHASE KIND ROOT [URI ...]`.
-At the fault's moment it either acts itself or says so and waits for a line. It prints its text, or
-its one error, as a line of JSON."""
+"""The engine's process of a run: `python -m lora_sdk.torture.host.child TARGET PHASE KIND ROOT
+[URI ...]`. At the fault's moment it either acts itself or says so and waits for a line. It prints
+its text, or its one error, as a line of JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ import tokenizers  # noqa: F401  (so that a limit meets the engine, not an impor
 from lora_host.errors import LoraError
 from lora_sdk.engine.engine import Engine
 from lora_sdk.torture.folders import Folders
+from lora_sdk.torture.host.engines import ENGINES, handed_over
 from lora_sdk.torture.phases import PHASES
 from lora_sdk.torture.rig import Rig, Watch
 
 MOMENT = "moment"
 NONE = "-"  # the kind of an undisturbed run
-OPEN, LOAD = "open", "load"
-ACTS = {OPEN: "load", LOAD: "load"}
+OPEN, LOAD, HAND_OVER = "open", "load", "hand-over"
+ACTS = {OPEN: "load", LOAD: "load", HAND_OVER: "prefill"}
 """Phases of processes that do what another phase of engines does."""
+BY_BYTES = dict.fromkeys(("worker", "fleet"), ("prefill", HAND_OVER))
+"""Phases of targets whose fault strikes once bytes have come from the worker."""
 STEP = 1  # before which step faults strike
 MARGIN = 4 << 20  # bytes that a limited process may take yet
 
@@ -72,7 +75,7 @@ def _moment(kind: str, engine: Engine | None) -> None:
         sys.stdin.readline()
 
 
-def _texts(phase: str, kind: str, root: Path, uris: tuple[str, ...]) -> Any:
+def _texts(target: str, phase: str, kind: str, root: Path, uris: tuple[str, ...]) -> Any:
     rig = Rig(Folders(root))
     acted = PHASES[ACTS.get(phase, phase)]
     told = False
@@ -85,23 +88,22 @@ def _texts(phase: str, kind: str, root: Path, uris: tuple[str, ...]) -> Any:
 
     if phase == OPEN:
         _moment(kind, None)
-    options: dict[str, Any] = {"progress": placed}
-    if uris:
-        options["devices"] = uris
-    with rig.opened(None if uris else 2, acted.speculative, **options) as engine:
+    with ENGINES[target](rig, uris, acted.speculative, progress=placed) as (opened, engine):
         watch = Watch()
         if kind == PAGES:
             take_pages(engine)
+        elif target in BY_BYTES and phase in BY_BYTES[target]:
+            _moment(kind, engine)
         elif phase not in (OPEN, LOAD):
             watch.before[STEP] = [lambda: _moment(kind, engine)]
             engine.observe(watch)
-        return acted.act(engine, watch)
+        return {"text": acted.act(opened, watch), "handed": handed_over(target, opened)}
 
 
-def main(phase: str, kind: str, root: str, *uris: str) -> int:
+def main(target: str, phase: str, kind: str, root: str, *uris: str) -> int:
     """0: it has printed its text; 1: its error."""
     try:
-        print(json.dumps({"text": _texts(phase, kind, Path(root), uris)}), flush=True)
+        print(json.dumps(_texts(target, phase, kind, Path(root), uris)), flush=True)
     except LoraError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 1

@@ -1,4 +1,4 @@
-"""Boards of the processes' runs, and the other processes around them."""
+"""Boards of the processes' runs, and what is around them: other processes, and networks."""
 
 from __future__ import annotations
 
@@ -6,28 +6,47 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lora_host.boardd.keys import write_keys
 from lora_host.device_process.__main__ import FOLDER_VARIABLE
 from lora_host.vrtd_mock.process import MockServer
 from lora_host.xrt_environment import XrtEnvironment
+from lora_sdk.torture.host.daemons import ANY_PORT, BOARD, HOST, BoardDaemon
+from lora_sdk.torture.host.relay import Relay, tcp_relay, unix_relay
+from lora_sdk.torture.host.vrtd_holder import BankHolder
 
 BOARDS = 2
 SPEED = 10  # board seconds a second
+FULL_BANK = 0  # of the second board
 CLUSTER, DEVICE = b"lora_host.device_process.cluster_process\0", b"lora_host.device_process\0"
+SECOND_DEVICE = b"EMULATION_SOCKETID=device1_"
+
+
+def _nothing() -> None:
+    return
 
 
 @dataclass
 class Place:
-    """`uris`: none for boards of the engine's own process. `processes`: ids by name. `restart`: of
-    the daemon, after it was killed. `end`: of processes that were stopped."""
+    """`uris`: none for boards of the engine's own process. `processes`: ids by name. `networks`:
+    by name, "boards" lies before the last of the boards. `moments`: of phases whose fault strikes
+    once so many bytes have come through it. `restart`: the daemon, killed or not. `fill`: a bank of
+    the second board; `empty`: the opposite. `end`: of processes that were stopped. `left`: what is
+    held once all hosts have gone."""
 
     variables: Mapping[str, str]
     uris: Sequence[str] = ()
     processes: Mapping[str, Callable[[], int]] = field(default_factory=dict)
-    end: Callable[[], None] = lambda: None
+    networks: Mapping[str, Relay] = field(default_factory=dict)
+    moments: Mapping[str, int] = field(default_factory=dict)
+    restart: Callable[[], None] = _nothing
+    fill: Callable[[], None] = _nothing
+    empty: Callable[[], None] = _nothing
+    end: Callable[[], None] = _nothing
+    left: Callable[[], list[str]] = list
 
 
 @contextmanager
@@ -43,11 +62,24 @@ def slash() -> Iterator[Place]:
     with (
         tempfile.TemporaryDirectory(prefix="lora-locks-") as locks,
         MockServer(BOARDS, ["--speed", str(SPEED)]) as server,
+        ExitStack() as held,
     ):
         named = {"LORA_LOCK_FOLDER": locks, "LORA_VRTD_SOCKET": str(server.socket)}
-        pid = server.process.pid
-        yield Place({**os.environ, **named}, server.uris, {"daemon": lambda: pid})
-        os.kill(pid, signal.SIGCONT)
+
+        def fill() -> None:
+            holder = BankHolder(str(server.socket), BOARDS - 1, FULL_BANK)
+            held.callback(holder.close)
+
+        yield Place(
+            {**os.environ, **named},
+            server.uris,
+            {"daemon": lambda: server.process.pid},
+            restart=server.restart,
+            fill=fill,
+            empty=held.close,
+        )
+        if server.process.poll() is None:
+            server.process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -61,13 +93,85 @@ def xrt() -> Iterator[Place]:
             tuple(f"xrt:{board}" for board in range(BOARDS)),
             {
                 "daemon": lambda: _only(CLUSTER, inside),
-                "device process": lambda: _only(DEVICE, inside, b"EMULATION_SOCKETID=device1_"),
+                "device process": lambda: _only(DEVICE, inside, SECOND_DEVICE),
             },
-            lambda: _end_stopped(inside),
+            end=lambda: _end_stopped(inside),
         )
 
 
-PLACES = {"host": own_process, "xrt": xrt, "slash": slash}
+@contextmanager
+def boardd() -> Iterator[Place]:
+    """A board behind a daemon's Unix socket, and one behind another daemon, TLS and a network; of
+    the cables between them one passes another network."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-daemons-")))
+        write_keys(folder / "keys", [HOST])
+        far, cable = folder / "far.sock", folder / "cable.sock"
+        options = ("--listen", ANY_PORT, "--keys", str(folder / "keys" / HOST))
+        theirs = _daemon(stack, far, *options)
+        cables = unix_relay(str(cable), str(far))
+        stack.callback(cables.close)
+        ends = (f"0.1=unix:{cable}/{BOARD}/0.0", f"0.0=unix:{far}/{BOARD}/0.1")
+        ours = _daemon(stack, folder / "near.sock", "--cable", ends[0], "--cable", ends[1])
+        for daemon in (ours, theirs):
+            daemon.wait_for_cables(len(ends))
+        network, port = tcp_relay(HOST, theirs.port)
+        stack.callback(network.close)
+        yield Place(
+            {**os.environ, "LORA_BOARDD_KEYS": str(folder / "keys" / "client")},
+            (f"{ours.addresses[0]}/{BOARD}/0", f"tcp:{HOST}:{port}/{BOARD}/0"),
+            {"daemon": lambda: theirs.process.pid, "other daemon": lambda: ours.process.pid},
+            {"boards": network, "cable": cables},
+            restart=theirs.restart,
+            left=_left_by(ours, theirs),
+        )
+
+
+WORKERS_MOMENTS = {"prefill": 512, "hand-over": 24 << 10}
+"""Bytes from the worker: it has run a step of the prompt; a part of K and V is on its way."""
+
+
+@contextmanager
+def worker() -> Iterator[Place]:
+    """A worker's board behind a daemon and a network; others are the engine's own."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-daemons-")))
+        daemon = _daemon(stack, folder / "far.sock")
+        near = folder / "near.sock"
+        network = unix_relay(str(near), str(folder / "far.sock"))
+        stack.callback(network.close)
+        yield Place(
+            os.environ,
+            (f"unix:{near}/{BOARD}/0",),
+            {"daemon": lambda: daemon.process.pid},
+            {"boards": network},
+            WORKERS_MOMENTS,
+            restart=daemon.restart,
+            left=_left_by(daemon),
+        )
+
+
+def _daemon(stack: ExitStack, path: Path, *options: str) -> BoardDaemon:
+    daemon = BoardDaemon("--speed", str(SPEED), "--socket", str(path), *options)
+    stack.callback(daemon.close)
+    return daemon
+
+
+def _left_by(*daemons: BoardDaemon) -> Callable[[], list[str]]:
+    before: dict[int, int] = {}
+    for daemon in daemons:
+        before |= daemon.descriptors()
+    return lambda: [one for daemon in daemons for one in daemon.left(before)]
+
+
+PLACES = {
+    "host": own_process,
+    "xrt": xrt,
+    "slash": slash,
+    "boardd": boardd,
+    "worker": worker,
+    "fleet": worker,
+}
 
 
 def _found(part: bytes, *variables: bytes) -> list[int]:
@@ -89,6 +193,6 @@ def _only(part: bytes, *variables: bytes) -> int:
 
 
 def _end_stopped(*variables: bytes) -> None:
-    for process in _found(CLUSTER, *variables):
+    for process in (*_found(CLUSTER, *variables), *_found(DEVICE, *variables)):
         if "\nState:\tT" in Path(f"/proc/{process}/status").read_text():
             os.kill(process, signal.SIGKILL)
