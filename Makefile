@@ -51,7 +51,7 @@ bench: $(VENV)/.installed-test
 
 # The emulated boards behind the vendor's own runtime: Debian's libxrt1, libxrt-dev, libxrt-utils.
 xrt: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -m "xrt and not slow and not long" --require-xrt tests
+	$(BIN)/python -m pytest -q -n 2 -m "xrt and not slow and not long" --require-xrt tests
 
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests
@@ -68,7 +68,7 @@ ray: $(VENV)/.installed-ray
 # The simulated units of the card as kernels (`--kernels rtl`): needs Verilator. In the checkout, and
 # beside the package that is installed here.
 rtl-build: $(VENV)/.installed
-	$(MAKE) -C csrc/rtl
+	$(MAKE) -j 2 -C csrc/rtl
 	cp host/lora_host/_lora_rtl.so \
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
@@ -106,7 +106,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy sdk/lora_sdk host/lora_host
-	$(MAKE) -C tests/c warnings
+	$(MAKE) -j 2 -C tests/c warnings
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 # For work on the C sources: builds the extension in place; run with PYTHONPATH=sdk:host.
@@ -114,7 +114,7 @@ ext:
 	$(PYTHON) host/lora_host/ffi_build.py
 
 c-test:
-	$(MAKE) -C tests/c check threads
+	$(MAKE) -j 2 -C tests/c check threads
 
 rv32:
 	$(MAKE) -C firmware rv32
