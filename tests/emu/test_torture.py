@@ -210,6 +210,14 @@ FOUND = {
     "a board whose Router's record cannot be read": Run(
         433, "adapter load", 2, (Fault("Router stuck", 0, 4), Fault("read fails", 0, 3, (1,))),
     ),
+    "a board that fails while a refused adapter is looked for": Run(
+        28240, "adapter load", 2, (Fault("done too early", 0, 2),
+                                   Fault("bit of an adapter flipped", 1, 1, (825987, 3))),
+    ),
+    "both boards leave, one after the other, each the first of its cluster": Run(
+        29422, "verify", 2, (Fault("board leaves the bus", 0, 3, (0,)),
+                             Fault("board leaves the bus", 0, 2, (0,))),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),

@@ -115,15 +115,20 @@ class Recovery:
         """See Stepper.recover. PlacementError: the model does not fit on the boards that remain."""
         if self.ended is not None:
             raise type(self.ended)(str(self.ended), failure=self.ended.failure)
-        if not (self._incomplete or may_be_recovered(error) or self._refused_adapter(error)):
-            return False
+        causes = [str(error)]
+        if not (self._incomplete or may_be_recovered(error)):
+            found = self._of_adapters(error)
+            if found is None:
+                return False
+            if found is not error:
+                causes.append(str(found))
+                error = found
         began = time.monotonic()
         self._cache.fills.stop_all()
         self._incomplete = True
         if self._stepper.progress != self._progress:
             self._failures.clear()
         left_out: list[str] = []
-        causes = [str(error)]
         self._changed = []
         loaded, rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
@@ -142,12 +147,21 @@ class Recovery:
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
 
-    def _refused_adapter(self, error: LoraError) -> bool:
-        """Whether boards refuse a row whose adapter they do not hold as it was written."""
+    def _of_adapters(self, error: LoraError) -> LoraError | None:
+        """What to recover from, if boards refuse a row whose adapter they do not hold as it was
+        written: `error`, or what failed while adapters were compared. None: they hold them."""
         failure = error.failure
         if not isinstance(error, CommandError) or failure is None or failure.code != abi.ERR_ROW:
-            return False
-        return not self._opened.cluster.closed and bool(self.damaged_adapters())
+            return None
+        if self._opened.cluster.closed:
+            return None
+        try:
+            return error if self.damaged_adapters() else None
+        except LoraError as again:
+            if not may_be_recovered(again):
+                raise
+            self._stepper.saw(again)
+            return again
 
     def note(self, record: Recovered) -> None:
         """Log a recovery and keep its record."""

@@ -65,7 +65,7 @@ class Kind:
     cable. `codes`: statuses that it may have (lora_status without LORA_ERR_). `ends`: whether
     requests may end with that error, in phases where steps run. `certain`: it cannot pass
     unnoticed in a step of a phase in `sure`. `least`: boards that it needs. `numbers`: what a
-    fault of it is drawn with."""
+    fault of it is drawn with. `loses`: a board is gone for good."""
 
     name: str
     group: str
@@ -78,6 +78,7 @@ class Kind:
     sure: tuple[str, ...] = ()
     least: int = 1
     numbers: tuple[Number, ...] = ()
+    loses: bool = False
     unit: int | None = None
 
     def draw(self, draws: random.Random) -> tuple[int, ...]:
@@ -165,11 +166,12 @@ def _control(
     codes: tuple[str, ...],
     numbers: tuple[Number, ...] = (),
     sure: tuple[str, ...] = ("prefill", "decode"),
+    loses: bool = False,
 ) -> Kind:
     phases = (*STEPS, "load", "links", "close")
     return Kind(
         name, "control", phases, _of(kind), found_by, "board", codes, sure=sure,
-        numbers=numbers,
+        numbers=numbers, loses=loses,
     )  # fmt: skip
 
 
@@ -274,7 +276,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     _control(
         "board leaves the bus", abi.FAULT_BOARD_LOST, "every access", ("TRANSPORT",),
-        AWAY,
+        AWAY, loses=True,
     ),
     _control(
         "board leaves and returns", abi.FAULT_BOARD_LOST, "every access", ("TRANSPORT",),

@@ -87,7 +87,8 @@ class Judge:
             return [f"{type(error).__name__}: {error}"]
         if not self._is_named(error):
             return [f"error that names something else: {error}"]
-        nothing_remains = self.run.boards == 1 and isinstance(error, PlacementError)
+        losses = sum(self._kind(one).loses for one in self._all)  # each of another board
+        nothing_remains = self.run.boards <= max(1, losses) and isinstance(error, PlacementError)
         allowed = (
             self.ends_with_error
             or nothing_remains
