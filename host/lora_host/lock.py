@@ -10,6 +10,7 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -63,6 +64,13 @@ def _holder_of(file: IO[str]) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def _note(file: IO[str], text: str) -> None:
+    """Make this the file's text. A full disk leaves it empty: the lock counts, not who holds it."""
+    with suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.pwrite(file.fileno(), text.encode(), 0)
+
+
 def _try(file: IO[str], kind: int) -> bool:
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -105,10 +113,7 @@ class BoardLock:
         file = _open(uri)
         for _ in range(_TRIES):
             if _try(file, fcntl.LOCK_EX):
-                file.seek(0)
-                file.truncate()
-                file.write(f"{os.getpid()}\n")
-                file.flush()
+                _note(file, f"{os.getpid()}\n")
                 return file
             time.sleep(_PAUSE_S)
         pid = _holder_of(file)
@@ -122,7 +127,6 @@ class BoardLock:
         """Releases the boards. May be called twice."""
         for file in self._files:
             if not file.closed:
-                file.seek(0)
-                file.truncate()
+                _note(file, "")
                 file.close()
         self._files = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,19 @@ time.sleep(60)
     process.stdout.close()
     assert lock_path(URI).read_text().strip() == str(process.pid)  # stale text, no lock
     BoardLock([URI]).close()
+
+
+def test_a_full_disk_leaves_a_lock_without_its_holder() -> None:
+    """No file grows: the board is held and given back all the same."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        held = BoardLock([URI])
+        assert holder(URI) == 0
+        held.close()
+        assert holder(URI) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_lock_file_that_is_a_link_is_refused(folder: Path) -> None:
