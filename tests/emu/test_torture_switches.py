@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,11 @@ from lora_sdk.torture import campaign as campaigns
 from lora_sdk.torture.campaign import Campaign
 from lora_sdk.torture.faults import Fault, Run, draws_of
 from lora_sdk.torture.folders import Folders, write_folders
+from lora_sdk.torture.host import kinds as host_kinds
+from lora_sdk.torture.host.campaign import HostCampaign
 from lora_sdk.torture.kinds import BY_NAME
 from lora_sdk.torture.rig import Rig
+from tests import torture_process_switches as processes
 from tests.torture_switches import BENIGN, OFF, Detection
 
 TRIES = 16  # faults of other numbers, at other steps
@@ -59,3 +63,19 @@ def test_a_campaign_fails_without_the_detection(
         if campaign.verdict(run).problems:
             return
     pytest.fail(f"{name}: {TRIES} runs without its detection ended as they must")
+
+
+def test_every_kind_of_processes_has_a_switch_or_a_reason() -> None:
+    switched = {one.kind for one in processes.OFF}
+    assert switched | set(processes.BENIGN) == set(host_kinds.BY_NAME)
+    assert not switched & set(processes.BENIGN)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", processes.OFF, ids=lambda row: f"{row.kind}, {row.target}")
+def test_a_process_campaign_fails_without_the_detection(
+    tmp_path: Path, row: processes.Detection
+) -> None:
+    run = Run(0, row.phase, 2, (Fault(row.kind, 0, 0),), row.target)
+    child = (processes.__name__, row.switch)
+    assert HostCampaign(row.target, tmp_path, child).verdict(run).problems

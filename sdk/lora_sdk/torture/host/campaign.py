@@ -27,6 +27,7 @@ from lora_sdk.torture.host.places import BOARDS, PLACES, Place
 
 SECONDS = 120.0  # of a run: a daemon's end costs the limits of several calls
 LIMIT = 180.0
+CHILD = "lora_sdk.torture.host.child"
 
 
 def draw(target: str, seed: int, number: int) -> Run:
@@ -51,10 +52,12 @@ class Ended:
 
 
 class HostCampaign:
-    """Of one target. Each run has boards of its own."""
+    """Of one target. Each run has boards of its own. `child`: the module that is the engine's
+    process, and words before its own; another one for tests of the oracle."""
 
-    def __init__(self, target: str, root: Path) -> None:
+    def __init__(self, target: str, root: Path, child: Sequence[str] = (CHILD,)) -> None:
         self._target = target
+        self._child = child
         self._root = root
         whole = root / "whole"
         whole.mkdir()
@@ -103,9 +106,9 @@ class HostCampaign:
 
     def _run(self, place: Place, folders: Folders, phase: str, kind: Kind | None = None) -> Ended:
         named = NONE if kind is None else kind.name
-        words = [self._target, phase, named, str(folders.root), *place.uris]
+        words = [*self._child, self._target, phase, named, str(folders.root), *place.uris]
         process = subprocess.Popen(
-            [sys.executable, "-m", "lora_sdk.torture.host.child", *words],
+            [sys.executable, "-m", *words],
             env={**place.variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,  # XRT ends whole process groups

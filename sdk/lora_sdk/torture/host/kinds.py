@@ -139,7 +139,7 @@ KINDS: tuple[Kind, ...] = (
          _garble("config.json", 3), True, ("config.json",)),
     Kind("device process killed", ("xrt",), RUNNING, "calls of XRT", "text",
          _send(signal.SIGKILL, "device process")),
-    Kind("device process stopped", ("xrt",), RUNNING, "limits of calls", "text",
+    Kind("device process stopped", ("xrt",), RUNNING, "XRT, which waits for its end", "text",
          _send(signal.SIGSTOP, "device process")),
     Kind("device process stopped for a while", ("xrt",), RUNNING, "nothing, or limits of time",
          "text", _pause("device process")),
