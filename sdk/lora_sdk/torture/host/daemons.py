@@ -16,7 +16,7 @@ from lora_host.errors import TransportError
 
 END_S = 10.0
 BOARD = "emu:u280"
-EVENT = "[eventfd]"
+EVENT, POLL = "[eventfd]", "[eventpoll]"
 HOST = "127.0.0.1"
 ANY_PORT = f"{HOST}:0"
 PROGRAM = (
@@ -47,6 +47,7 @@ class BoardDaemon:
         if not line:
             raise TransportError(f"a board daemon ended with {self.process.wait(END_S)}")
         self.addresses = json.loads(line)["addresses"]
+        self._wait_for(POLL, 1)  # the last descriptor that it opens
         port = f"{HOST}:{self.port}"
         self._words = tuple(port if word == ANY_PORT else word for word in self._words)
 
@@ -91,8 +92,11 @@ class BoardDaemon:
 
     def wait_for_cables(self, count: int) -> None:
         """Until so many cables to other daemons are in: each has an event."""
+        self._wait_for(EVENT, count)
+
+    def _wait_for(self, what: str, count: int) -> None:
         end = time.monotonic() + END_S
-        while sum(EVENT in path for path in self._open()) < count and time.monotonic() < end:
+        while sum(what in path for path in self._open()) < count and time.monotonic() < end:
             time.sleep(0.02)
 
     def _open(self) -> list[str]:
