@@ -4,6 +4,9 @@ they must."""
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,14 @@ import pytest
 from lora_host.errors import RequestError
 from lora_sdk.torture.campaign import Verdict
 from lora_sdk.torture.faults import Fault, Run
-from lora_sdk.torture.host.campaign import Ended, HostCampaign, _wrong_end, draw
+from lora_sdk.torture.host.campaign import (
+    Ended,
+    HostCampaign,
+    _left_by,
+    _processes_of,
+    _wrong_end,
+    draw,
+)
 from lora_sdk.torture.host.kinds import BY_NAME, KINDS, Kind, kinds_of, phases_of
 from lora_sdk.torture.host.places import PLACES, Place
 from lora_sdk.torture.replay import run_from
@@ -48,6 +58,7 @@ def test_wrong_ends_are_problems(kind: Kind) -> None:
             Ended("t" if killed else "another", "", 0, 1.0, ""),
             Ended(None, "one\ntwo", 1, 1.0, ""),
             Ended(None, "", -9, 1e3, ""),
+            Ended("text", "", -9 if killed else 0, 1.0, "", left=1),
         ):
             assert list(_wrong_end(kind, phase, PLACE, ended, "text")), ended
 
@@ -58,6 +69,15 @@ def test_an_error_that_names_something_else_is_a_problem(kind: Kind) -> None:
     for phase in kind.phases:
         (problem,) = list(_wrong_end(kind, phase, PLACE, ended, "text"))[-1:]
         assert "names none of" in problem
+
+
+def test_processes_that_are_left_are_counted() -> None:
+    words = ["sh", "-c", "sleep 60 & exit 0"]
+    with subprocess.Popen(words, start_new_session=True) as first:
+        first.wait()
+        assert _processes_of(first.pid) == 1
+        os.killpg(first.pid, signal.SIGKILL)
+        assert _left_by(first.pid) == 0
 
 
 def verdict_of(root: Path, target: str, phase: str, name: str) -> Verdict:

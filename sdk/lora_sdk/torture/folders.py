@@ -11,6 +11,7 @@ import numpy as np
 
 from lora_sdk.synth.folder import synthesize
 
+HELD = "lora-torture-"  # prefix of temporary folders, which the next campaign removes
 HIDDEN, LAYERS, RANK = 64, 2, 4
 VOCABULARY = 300
 CONFIG = {

@@ -17,11 +17,10 @@ from lora_host.errors import TransportError
 from lora_host.held_folder import HeldFolder, remove_stale
 from lora_sdk.torture.campaign import Campaign, Verdict, draw
 from lora_sdk.torture.faults import EMULATED, Fault, Run
-from lora_sdk.torture.folders import write_folders
+from lora_sdk.torture.folders import HELD, write_folders
 from lora_sdk.torture.host import campaign as host_campaign
 from lora_sdk.torture.rig import Rig
 
-FOLDER = "lora-torture-"  # prefix
 END_S = 60.0  # of a process that has been told to end
 
 
@@ -57,8 +56,8 @@ def _drawn(target: str, seed: int, number: int) -> Run:
 @contextmanager
 def _campaign(target: str) -> Iterator[Campaign | host_campaign.HostCampaign]:
     """On a model in a temporary folder. Folders of killed campaigns go."""
-    remove_stale(FOLDER)
-    folder = HeldFolder(FOLDER)
+    remove_stale(HELD)
+    folder = HeldFolder(HELD)
     try:
         if target != EMULATED:
             yield host_campaign.HostCampaign(target, folder.path)

@@ -27,6 +27,7 @@ from lora_sdk.torture.host.places import BOARDS, PLACES, Place
 
 SECONDS = 120.0  # of a run: a daemon's end costs the limits of several calls
 LIMIT = 180.0
+LEFT_S = 5.0  # until what a process has started has ended too
 CHILD = "lora_sdk.torture.host.child"
 
 
@@ -41,7 +42,7 @@ def draw(target: str, seed: int, number: int) -> Run:
 @dataclass(frozen=True)
 class Ended:
     """How an engine's process has ended. `said`: what it printed besides, and on stderr. `handed`:
-    prompts that a worker has computed."""
+    prompts that a worker has computed. `left`: processes that it has started and left."""
 
     text: Any
     error: str
@@ -49,6 +50,7 @@ class Ended:
     seconds: float
     said: str
     handed: int = 0
+    left: int = 0
 
 
 class HostCampaign:
@@ -165,6 +167,7 @@ def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
     except subprocess.TimeoutExpired:
         late = f"no end within {LIMIT:.0f} s"
     seconds = time.monotonic() - began
+    left = _left_by(process.pid) if place.alone else 0
     _kill(process)
     place.end()
     out, error = process.communicate(timeout=LIMIT)
@@ -173,12 +176,14 @@ def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
         found = json.loads(out.splitlines()[-1])
     return Ended(
         found.get("text"), found.get("error", ""), process.returncode, seconds,
-        late or error[-300:], found.get("handed", 0),
+        late or error[-300:], found.get("handed", 0), left,
     )  # fmt: skip
 
 
 def _wrong_end(kind: Kind, phase: str, place: Place, ended: Ended, want: Any) -> Iterator[str]:
     ends = kind.ends_in(phase)
+    if ended.left:
+        yield f"{ended.left} processes left"
     if ended.seconds > SECONDS:
         yield f"took {ended.seconds:.0f} s, {SECONDS:.0f} s expected"
     if ends == "killed":
@@ -202,6 +207,23 @@ def _wrong_end(kind: Kind, phase: str, place: Place, ended: Ended, want: Any) ->
 def _words(name: str, place: Place) -> Sequence[str]:
     """What a name of a kind stands for."""
     return {"uri": place.uris, "last uri": place.uris[-1:]}.get(name, (name,))
+
+
+def _left_by(session: int) -> int:
+    """Processes of a session whose first one has ended; after a while."""
+    end = time.monotonic() + LEFT_S
+    while (count := _processes_of(session)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return count
+
+
+def _processes_of(session: int) -> int:
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = path.read_text().rpartition(")")[2].split()
+            count += fields[3] == str(session) and fields[0] != "Z"
+    return count
 
 
 def _locks(place: Place) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,8 +11,10 @@ from pathlib import Path
 
 from lora_host.boardd.keys import write_keys
 from lora_host.device_process.__main__ import FOLDER_VARIABLE
+from lora_host.held_folder import HeldFolder
 from lora_host.vrtd_mock.process import MockServer
 from lora_host.xrt_environment import XrtEnvironment
+from lora_sdk.torture.folders import HELD
 from lora_sdk.torture.host.daemons import ANY_PORT, BOARD, HOST, BoardDaemon
 from lora_sdk.torture.host.relay import Relay, tcp_relay, unix_relay
 from lora_sdk.torture.host.vrtd_holder import BankHolder
@@ -35,7 +36,7 @@ class Place:
     by name, "boards" lies before the last of the boards. `moments`: of phases whose fault strikes
     once so many bytes have come through it. `restart`: the daemon, killed or not. `fill`: a bank of
     the second board; `empty`: the opposite. `end`: of processes that were stopped. `left`: what is
-    held once all hosts have gone."""
+    held once all hosts have gone. `alone`: a host starts no process that outlives it."""
 
     variables: Mapping[str, str]
     uris: Sequence[str] = ()
@@ -47,24 +48,34 @@ class Place:
     empty: Callable[[], None] = _nothing
     end: Callable[[], None] = _nothing
     left: Callable[[], list[str]] = list
+    alone: bool = True
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    held = HeldFolder(HELD)
+    try:
+        yield held.path
+    finally:
+        held.remove()
 
 
 @contextmanager
 def own_process() -> Iterator[Place]:
     """Emulated boards of the engine's process."""
-    with tempfile.TemporaryDirectory(prefix="lora-locks-") as locks:
-        yield Place({**os.environ, "LORA_LOCK_FOLDER": locks})
+    with _folder() as locks:
+        yield Place({**os.environ, "LORA_LOCK_FOLDER": str(locks)})
 
 
 @contextmanager
 def slash() -> Iterator[Place]:
     """Boards of the mock server for vrtd."""
     with (
-        tempfile.TemporaryDirectory(prefix="lora-locks-") as locks,
+        _folder() as locks,
         MockServer(BOARDS, ["--speed", str(SPEED)]) as server,
         ExitStack() as held,
     ):
-        named = {"LORA_LOCK_FOLDER": locks, "LORA_VRTD_SOCKET": str(server.socket)}
+        named = {"LORA_LOCK_FOLDER": str(locks), "LORA_VRTD_SOCKET": str(server.socket)}
 
         def fill() -> None:
             holder = BankHolder(str(server.socket), BOARDS - 1, FULL_BANK)
@@ -96,6 +107,7 @@ def xrt() -> Iterator[Place]:
                 "device process": lambda: _only(DEVICE, inside, SECOND_DEVICE),
             },
             end=lambda: _end_stopped(inside),
+            alone=False,  # XRT's own end a little later
         )
 
 
@@ -104,7 +116,7 @@ def boardd() -> Iterator[Place]:
     """A board behind a daemon's Unix socket, and one behind another daemon, TLS and a network; of
     the cables between them one passes another network."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-daemons-")))
+        folder = stack.enter_context(_folder())
         write_keys(folder / "keys", [HOST])
         far, cable = folder / "far.sock", folder / "cable.sock"
         options = ("--listen", ANY_PORT, "--keys", str(folder / "keys" / HOST))
@@ -135,7 +147,7 @@ WORKERS_MOMENTS = {"prefill": 512, "hand-over": 24 << 10}
 def worker() -> Iterator[Place]:
     """A worker's board behind a daemon and a network; others are the engine's own."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-daemons-")))
+        folder = stack.enter_context(_folder())
         daemon = _daemon(stack, folder / "far.sock")
         near = folder / "near.sock"
         network = unix_relay(str(near), str(folder / "far.sock"))
