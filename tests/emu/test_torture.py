@@ -336,6 +336,9 @@ def test_ctrl_c_leaves_the_report_and_no_process(tmp_path: Path, words: tuple[st
         [*COMMAND, *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**environment(), "TMPDIR": str(folders)},
     ) as campaign:  # fmt: skip
+        end = time.monotonic() + 60
+        while not any(folders.iterdir()) and time.monotonic() < end:  # it has not begun
+            time.sleep(0.05)
         time.sleep(SOON)
         campaign.send_signal(signal.SIGINT)
         out, said = campaign.communicate(timeout=120)
@@ -347,7 +350,7 @@ def test_ctrl_c_leaves_the_report_and_no_process(tmp_path: Path, words: tuple[st
     assert not with_variable(f"TMPDIR={folders}")
 
 
-SOON = 6.0  # seconds until Ctrl-C: whatever the campaign does then
+SOON = 3.0  # seconds until Ctrl-C: whatever the campaign does then
 
 
 def with_variable(line: str) -> list[int]:
