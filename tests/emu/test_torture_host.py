@@ -59,6 +59,7 @@ def test_wrong_ends_are_problems(kind: Kind) -> None:
             Ended(None, "one\ntwo", 1, 1.0, ""),
             Ended(None, "", -9, 1e3, ""),
             Ended("text", "", -9 if killed else 0, 1.0, "", left=1),
+            Ended("text", "", -9 if killed else 0, 1.0, "", struck=False),
         ):
             assert list(_wrong_end(kind, phase, PLACE, ended, "text")), ended
 

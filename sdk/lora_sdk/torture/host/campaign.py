@@ -42,7 +42,8 @@ def draw(target: str, seed: int, number: int) -> Run:
 @dataclass(frozen=True)
 class Ended:
     """How an engine's process has ended. `said`: what it printed besides, and on stderr. `handed`:
-    prompts that a worker has computed. `left`: processes that it has started and left."""
+    prompts that a worker has computed. `left`: processes that it has started and left.
+    `struck`: whether the fault's moment has come."""
 
     text: Any
     error: str
@@ -51,6 +52,7 @@ class Ended:
     said: str
     handed: int = 0
     left: int = 0
+    struck: bool = True
 
 
 class HostCampaign:
@@ -116,10 +118,10 @@ class HostCampaign:
             start_new_session=True,  # XRT ends whole process groups
         )  # fmt: skip
         try:
-            began = time.monotonic()
+            began, said = time.monotonic(), ""
             if kind is not None and kind.act is not None:
-                began = _strike(kind, phase, place, process, folders)
-            return _end(process, place, began)
+                began, said = _strike(kind, phase, place, process, folders)
+            return _end(process, place, began, said)
         except BaseException:  # Ctrl-C
             _kill(process)
             process.wait()
@@ -128,23 +130,24 @@ class HostCampaign:
 
 def _strike(
     kind: Kind, phase: str, place: Place, process: subprocess.Popen[str], folders: Folders
-) -> float:
-    """Wait for the fault's moment, and act. Returns when that was."""
+) -> tuple[float, str]:
+    """Wait for the fault's moment, and act. When that was, or what the process has said instead."""
     assert process.stdin is not None and process.stdout is not None and kind.act is not None
     act = partial(kind.act, place, process.pid, folders.model)
-    if process.stdout.readline().strip() != MOMENT:
-        return time.monotonic()
+    line = process.stdout.readline()
+    if line.strip() != MOMENT:
+        return time.monotonic(), line
     if phase not in place.moments:
         act()
         began = time.monotonic()
         _go_on(process)
-        return began
+        return began, ""
     with place.networks["boards"].held_after(place.moments[phase]) as reached:
         _go_on(process)
         if not reached(LIMIT):
             raise TransportError(f"{phase}: no {place.moments[phase]} B have come from the worker")
         act()
-        return time.monotonic()
+        return time.monotonic(), ""
 
 
 def _go_on(process: subprocess.Popen[str]) -> None:
@@ -160,7 +163,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
+def _end(process: subprocess.Popen[str], place: Place, began: float, instead: str) -> Ended:
+    """`instead`: what the process has said before any fault."""
     late = ""
     try:
         process.wait(LIMIT)  # not the end of its streams: XRT's processes hold them as well
@@ -173,15 +177,17 @@ def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
     out, error = process.communicate(timeout=LIMIT)
     found: dict[str, Any] = {}
     with suppress(ValueError, IndexError):
-        found = json.loads(out.splitlines()[-1])
+        found = json.loads((instead + out).splitlines()[-1])
     return Ended(
         found.get("text"), found.get("error", ""), process.returncode, seconds,
-        late or error[-300:], found.get("handed", 0), left,
+        late or error[-300:], found.get("handed", 0), left, not instead,
     )  # fmt: skip
 
 
 def _wrong_end(kind: Kind, phase: str, place: Place, ended: Ended, want: Any) -> Iterator[str]:
     ends = kind.ends_in(phase)
+    if not ended.struck:
+        yield "the fault has not struck"
     if ended.left:
         yield f"{ended.left} processes left"
     if ended.seconds > SECONDS:

@@ -88,15 +88,16 @@ def _texts(target: str, phase: str, kind: str, root: Path, uris: tuple[str, ...]
 
     if phase == OPEN:
         _moment(kind, None)
-    with ENGINES[target](rig, uris, acted.speculative, progress=placed) as (opened, engine):
+    with ENGINES[target](rig, uris, acted.speculative, progress=placed) as (opened, engines):
         watch = Watch()
         if kind == PAGES:
-            take_pages(engine)
+            take_pages(engines[0])
         elif target in BY_BYTES and phase in BY_BYTES[target]:
-            _moment(kind, engine)
+            _moment(kind, engines[0])
         elif phase not in (OPEN, LOAD):
-            watch.before[STEP] = [lambda: _moment(kind, engine)]
-            engine.observe(watch)
+            watch.before[STEP] = [lambda: _moment(kind, engines[0])]
+            for engine in engines:
+                engine.observe(watch)
         return {"text": acted.act(opened, watch), "handed": handed_over(target, opened)}
 
 

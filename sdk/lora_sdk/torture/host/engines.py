@@ -12,7 +12,7 @@ from lora_sdk.torture.rig import Rig
 
 SCRUB = "redo"  # "prove" is refused: a worker's weights are not those that are proved
 
-Opened = tuple[Any, Engine]  # what computes texts, and the engine whose steps are watched
+Opened = tuple[Any, list[Engine]]  # what computes texts, and the engines whose steps are watched
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def plain(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> I
     if uris:
         options["devices"] = uris
     with rig.opened(None if uris else 2, speculative, **options) as engine:
-        yield engine, engine
+        yield engine, [engine]
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def worker(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> 
     """On two boards of this process; prompts are computed on `uris`."""
     prefill = f"boards:{','.join(uris)}"
     with rig.opened(2, speculative, prefill=prefill, scrub=SCRUB, **options) as engine:
-        yield engine, engine
+        yield engine, [engine]
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def fleet(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> I
             stack.enter_context(rig.opened(boards, speculative, scrub=SCRUB, **more, **options))
             for boards, more in ((None, {"devices": uris}), (1, {}))
         ]
-        yield stack.enter_context(Fleet(engines[:1], engines[1:])), engines[1]
+        yield stack.enter_context(Fleet(engines[:1], engines[1:])), engines
 
 
 ENGINES: dict[str, Callable[..., Any]] = {
