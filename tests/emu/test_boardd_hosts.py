@@ -4,6 +4,7 @@ boards."""
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -137,3 +138,35 @@ def wait_until_free(pair: Pair) -> None:
     while any(board.holder for board in daemon_status(pair.ours.addresses[0])):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_started_again_is_waited_for(folders: Folders, tmp_path: Path) -> None:
+    """In the middle of requests: all four boards go on, with the same tokens."""
+    with opened(folders, 1) as engine:
+        want = texts(engine, mixed(1))
+    ended = threading.Event()
+    with Pair(tmp_path) as pair:
+
+        def start_again() -> None:
+            ended.wait()
+            time.sleep(1.0)  # a recovery that does not wait has left its boards out
+            pair.theirs = pair.start_theirs()
+
+        def end() -> None:
+            pair.theirs.process.kill()
+            pair.theirs.process.wait()
+            ended.set()
+
+        starter = threading.Thread(target=start_again)
+        starter.start()
+        try:
+            with opened(folders, None, devices=pair.devices, daemon_wait=120.0) as engine:
+                with Disturbed(engine, {3: end}):
+                    assert texts(engine, mixed(1)) == want
+                assert engine.cluster.size == 4
+                assert engine.recoveries and not any(one.left_out for one in engine.recoveries)
+                assert not engine.weight_notices.count  # its weights were lost, not damaged
+        finally:
+            ended.set()
+            starter.join()

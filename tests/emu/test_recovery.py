@@ -8,6 +8,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +176,7 @@ def test_faults_during_a_recovery_leave_no_board_out(
         restore, program = runner.restore, cluster._program
         turns = iter((1, 0, 1))
 
-        def disturbed_restore() -> int:
+        def disturbed_restore() -> Counter[int]:
             for board in turns:
                 inject(engine, board, abi.FAULT_DONE_LOST)
                 break

@@ -1,5 +1,6 @@
-"""A program that runs Ray nodes on loopback and ends them one by one: `python FILE BOARDS`, where
-BOARDS is JSON, for each node the URIs of its boards by kind. Reads commands from standard input."""
+"""A program that runs Ray nodes on loopback and ends them one by one: `python FILE NODES`, where
+NODES is JSON, for each node "boards", their URIs by kind, and "daemon", the address that it
+declares. Reads commands from standard input."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
+from lora_sdk.replicas.daemon_boards import DAEMON
 from lora_sdk.replicas.node import STORE_BYTES
 from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
 
@@ -19,7 +21,7 @@ from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
 def main() -> None:
     cluster = Cluster(shutdown_at_exit=True)
     try:
-        nodes = [added(cluster, boards) for boards in json.loads(sys.argv[1])]
+        nodes = [added(cluster, **node) for node in json.loads(sys.argv[1])]
         cluster.wait_for_nodes(timeout=120)
         say(address=cluster.address, nodes=[node.node_id for node in nodes])
         for line in sys.stdin:
@@ -36,13 +38,13 @@ def main() -> None:
         cluster.shutdown()
 
 
-def added(cluster: Cluster, boards: dict[str, list[str]], attempts: int = 3) -> Any:
+def added(cluster: Cluster, boards: dict[str, list[str]], daemon: str, attempts: int = 3) -> Any:
     """A node. Ray gives it 30 s to start, which is short on a busy machine."""
     try:
         return cluster.add_node(
             wait=False,
             num_cpus=1,
-            resources=resources(boards),
+            resources={**resources(boards), f"{DAEMON}{daemon}": 1.0},
             env_vars={BOARDS: encoded(boards)},
             object_store_memory=STORE_BYTES,
             include_dashboard=False,
@@ -51,7 +53,7 @@ def added(cluster: Cluster, boards: dict[str, list[str]], attempts: int = 3) -> 
     except Exception as error:
         if attempts == 1 or "timed out" not in str(error):
             raise
-        return added(cluster, boards, attempts - 1)
+        return added(cluster, boards, daemon, attempts - 1)
 
 
 def say(**values: object) -> None:

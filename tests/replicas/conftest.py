@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import IO
 
 import pytest
 
+from lora_host.boardd.keys import write_keys
 from lora_sdk.replicas.connection import use_loopback, use_token
+from lora_sdk.replicas.node import ENVIRONMENT
 from tests.processes import environment
 
 PROGRAM = Path(__file__).with_name("cluster_main.py")
@@ -25,11 +28,12 @@ WITHOUT = {"v80": ["slash:0000:99:00.0"]}  # no computer has this board
 
 @dataclass
 class RayNodes:
-    """Three nodes with two emulated boards each. The first one stays."""
+    """Three nodes with two emulated boards each, which daemons may serve. The first one stays."""
 
     address: str
     token: Path
     ids: list[str]
+    daemons: list[str]
     _input: IO[str]
     _output: IO[str]
 
@@ -55,16 +59,31 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def free_address() -> str:
+    """Of a board daemon, on loopback."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"tcp:127.0.0.1:{one.getsockname()[1]}"
+
+
 @pytest.fixture(scope="session")
 def nodes(request: pytest.FixtureRequest, token: Path) -> Iterator[RayNodes]:
     if importlib.util.find_spec("ray") is None:
         if request.config.getoption("--require-ray"):
             pytest.fail("--require-ray, but ray is not installed")
         pytest.skip("ray is not installed")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.update(ENVIRONMENT)
     use_token(token)
     use_loopback("127.0.0.1:0")
-    boards = json.dumps([{**TWO, **WITHOUT}, TWO, TWO])
+    write_keys(token.with_name("keys"), ["127.0.0.1"])
+    os.environ["LORA_BOARDD_KEYS"] = str(token.with_name("keys") / "127.0.0.1")
+    daemons = [free_address() for _ in range(3)]
+    boards = json.dumps(
+        [
+            {"boards": boards, "daemon": daemon}
+            for boards, daemon in zip(({**TWO, **WITHOUT}, TWO, TWO), daemons, strict=True)
+        ]
+    )
     log = token.with_name("nodes")
     with log.open("w") as errors, subprocess.Popen(
         [sys.executable, str(PROGRAM), boards],
@@ -76,7 +95,8 @@ def nodes(request: pytest.FixtureRequest, token: Path) -> Iterator[RayNodes]:
             line = process.stdout.readline()
             assert line, log.read_text()[-2000:]
             told = json.loads(line)
-            yield RayNodes(told["address"], token, told["nodes"], process.stdin, process.stdout)
+            found = (told["address"], token, told["nodes"], daemons)
+            yield RayNodes(*found, process.stdin, process.stdout)
         finally:
             process.stdin.close()
             process.wait(300)

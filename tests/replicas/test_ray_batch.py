@@ -40,6 +40,10 @@ def outputs(entry: dict[str, Any]) -> list[Any]:
     return [(one["text"], one["finish_reason"], one["token_ids"]) for one in entry["outputs"]]
 
 
+def texts_in(file: Path) -> list[list[Any]]:
+    return [outputs(json.loads(entry)) for entry in file.read_text().splitlines()]
+
+
 def started(*words: object) -> subprocess.Popen[str]:
     code = [sys.executable, "-c", LORA, *map(str, words)]
     return subprocess.Popen(
@@ -123,7 +127,10 @@ def test_a_node_is_started_used_and_stopped(short: Path, tmp_path: Path) -> None
     try:
         prompts, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
         prompts.write_text("\n".join(json.dumps(line(index)) for index in range(5)))
-        done = run("ray", "start", "--emulated", "u280=2", "--port", 0, "--json")
+        daemon = f"unix:{short}/b.sock"
+        done = run(
+            "ray", "start", "--emulated", "u280=2", "--boardd", daemon, "--port", 0, "--json"
+        )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         token = Path(told["token_file"])
@@ -137,6 +144,10 @@ def test_a_node_is_started_used_and_stopped(short: Path, tmp_path: Path) -> None
         )
         assert run("batch", prompts, out, *FLAGS, "--ray", "--replicas", 2).returncode == 0
         assert count(out) == 5
+        assert [set(one) for one in shown["daemons"]] == [{"address", "node"}]  # it does not run
+        behind = ("--boardd", daemon, "--boards", 2)
+        assert run("batch", prompts, tmp_path / "b", *FLAGS, "--ray", *behind).returncode == 0
+        assert texts_in(tmp_path / "b") == texts_in(out) and not (short / "b.sock").exists()
         assert "stopped the Ray node" in run("ray", "stop").stdout
         assert not below(str(token.parent)) and not list(short.glob("lora-ray*"))
         assert run("ray", "status").returncode == 1

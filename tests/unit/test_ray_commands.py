@@ -28,6 +28,11 @@ MISSING = f"import sys; sys.modules['ray'] = None\n{LORA}"
         (("serve", "--ray", "--ray-address", "nowhere"), ("'nowhere'", "HOST:PORT")),
         (("serve", "--ray", "--ray-address", "127.0.0.1:1"), ("no Ray cluster at 127.0.0.1:1",)),
         (("serve", "--ray", "--device", "emu:u280", "--replicas", "2"), ("1 device;", "need 2")),
+        (("serve", "--boardd", "tcp:a:1"), ("--boardd needs --ray",)),
+        (("serve", "--ray", "--boardd", "tcp:a:1"), ("--boardd needs --boards",)),
+        (("serve", "--ray", "--boards", "2", "--boardd", "a:1"), ("'a:1'", "tcp:HOST:PORT")),
+        (("ray", "start", "--boardd", "here"), ("'here'", "unix:PATH")),
+        (("ray", "start", "--boardd", "tcp:a:1", "--keys", "/nowhere"), ("/nowhere/token",)),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(words: tuple[str, ...], parts: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -224,6 +225,9 @@ class Daemon:
     def stop(self) -> None:
         """Ends `run` and all connections. From any thread, or a signal's handler."""
         self._stopping.set()
+        for at in self._sockets:  # first, so that who sees the end meets nobody who still answers
+            with suppress(OSError):
+                at.shutdown(socket.SHUT_RDWR)
         if self._pointer is not None:
             self._lib.lora_boardd_stop(self._pointer)
 

@@ -232,11 +232,14 @@ class AdapterSlots:
         held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
         return {held[slot]: list(found) for slot, found in self._ranges.items() if slot in held}
 
-    def damaged(self) -> list[str]:
-        """Places on the boards that do not hold what was written, in words. LoraError."""
+    def damaged(self) -> list[tuple[int, str]]:
+        """Boards that do not hold what was written, each with the place in words. LoraError."""
         return [
-            f"board {one.board} bank {self._plan.board.bank_name(one.bank)}: adapter {name!r} has "
-            "changed"
+            (
+                one.board,
+                f"board {one.board} bank {self._plan.board.bank_name(one.bank)}: adapter {name!r} "
+                "has changed",
+            )
             for name, found in self.ranges().items()
             for one in found
             if one.bytes

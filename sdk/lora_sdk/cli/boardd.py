@@ -53,11 +53,17 @@ def boardd() -> None:
 @click.option("--overlay", help="whose clock and links emulated boards have")
 @click.option("--kernels", default="native", show_default=True, help="of emulated boards")
 @click.option("--speed", default=1, type=click.IntRange(1, 100), help="their seconds a second")
+@click.option("--until-eof", is_flag=True, help="end when standard input ends, as with its parent")
 @click.option("--json", "as_json", is_flag=True, help="what is served as one JSON object")
-def serve(boards: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def serve(boards: tuple[str, ...], until_eof: bool, as_json: bool, **options: Any) -> None:
     """Serve boards of this host until Ctrl-C. Each has one client at a time."""
     from lora_host.boardd.daemon import Daemon
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # while boards are opened
+    if until_eof:
+        from lora_host.boardd.input_end import end_with_input
+
+        end_with_input()
     with Daemon(_settings(boards, options)) as daemon:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: daemon.stop())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ class RayChoice:
     kind: str
     address: str | None
     token: Path | None
+    daemons: tuple[str, ...] = ()
 
 
 def ray_flags(function: Function) -> Function:
@@ -44,6 +45,9 @@ def ray_flags(function: Function) -> Function:
                      help="with --ray-address: the cluster's token [as RAY_AUTH_MODE says]"),
         click.option("--ray-address", metavar="HOST:PORT",
                      help="Ray cluster [RAY_ADDRESS; that of lora ray start; else one of its own]"),
+        click.option("--boardd", "daemons", multiple=True, metavar="ADDRESS",
+                     help="with --ray: board daemon of a node, whose boards replicas have in place "
+                     "of those of one node; may be repeated, in the order of the ring"),
         click.option("--board", type=click.Choice(KINDS),
                      help="with --ray: kind of the replicas' boards [u280]"),
         click.option("--replicas", type=click.IntRange(1, MOST_REPLICAS), metavar="N",
@@ -58,18 +62,21 @@ def take_ray(options: dict[str, Any]) -> RayChoice:
     """Remove the options of `ray_flags`. RequestError for one that has no effect."""
     names = ("replicas", "board", "ray_address", "ray_token_file")
     given = {name: options.pop(name) for name in names}
-    wanted = options.pop("ray")
+    wanted, daemons = options.pop("ray"), options.pop("daemons")
     for name, value in given.items():
         if value is not None and not wanted:
             raise RequestError(f"--{name.replace('_', '-')} needs --ray")
     if given["ray_token_file"] is not None and given["ray_address"] is None:
         raise RequestError("--ray-token-file needs --ray-address")
+    if daemons and not wanted:
+        raise RequestError("--boardd needs --ray; without it name boards with --device")
     return RayChoice(
         wanted,
         given["replicas"] or 1,
         given["board"] or KINDS[0],
         given["ray_address"],
         given["ray_token_file"],
+        daemons,
     )
 
 
@@ -94,6 +101,11 @@ def ray_cluster(
         with connected(address, command, token):
             yield opener
         return
+    if choice.daemons:
+        raise RequestError(
+            "--boardd names daemons of a cluster's nodes, and none runs here; start them with lora "
+            "ray start --boardd, or name one with --ray-address"
+        )
     boards = {choice.kind: list(arguments["devices"]) or _emulated(choice, opener.boards)}
     use_loopback("127.0.0.1:0")
     if "RAY_AUTH_MODE" in os.environ:
@@ -134,7 +146,7 @@ class OpenReplicas:
         if speculation is not None and speculation.draft is not None:
             speculation = replace(speculation, draft=_absolute(speculation.draft))
         engine["speculation"] = speculation
-        options = ReplicaOptions(self.choice.kind, self.boards, engine)
+        options = ReplicaOptions(self.choice.kind, self.boards, engine, self.choice.daemons)
         return open_replicas(self.choice.replicas, options, progress, on_notice)
 
 
@@ -151,6 +163,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
 
 def _boards(choice: RayChoice, arguments: Mapping[str, Any]) -> int:
     """Boards of each replica."""
+    _check_daemons(choice.daemons, arguments["boards"])
     devices = len(arguments["devices"])
     boards: int = arguments["boards"] or max(1, devices // choice.replicas)
     if devices and devices < boards * choice.replicas:
@@ -161,6 +174,15 @@ def _boards(choice: RayChoice, arguments: Mapping[str, Any]) -> int:
         )
     EngineOptions(**{**arguments, "devices": _emulated(choice, boards)[:boards], "boards": boards})
     return boards
+
+
+def _check_daemons(daemons: Sequence[str], boards: int | None) -> None:
+    from lora_sdk.replicas.daemon_boards import split_address
+
+    for address in daemons:
+        split_address(address)
+    if daemons and boards is None:
+        raise RequestError("--boardd needs --boards: how many of their boards a replica has")
 
 
 def _emulated(choice: RayChoice, boards: int) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 
 EPILOG = """\b
 Examples:
@@ -18,6 +20,8 @@ Examples:
   lora ray start --emulated u280=4
   lora ray start --host 10.0.0.1 --insecure       # the first of several computers
   lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --token-file token --insecure
+  lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --token-file token --insecure \\
+      --boardd tcp:lab2:7410 --keys ~/lab-keys/lab2   # boards for replicas over hosts
   lora ray status
   lora ray stop
 \b
@@ -42,6 +46,10 @@ def ray_group() -> None:
 @click.option("--join", metavar="HOST:PORT", help="a cluster's first node, for a further one")
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE",
               help="the cluster's token [a new one; with --join needed]")  # fmt: skip
+@click.option("--boardd", "daemon", metavar="ADDRESS",
+              help="of a board daemon for these boards: tcp:HOST:PORT or unix:PATH")  # fmt: skip
+@click.option("--keys", type=click.Path(path_type=Path), metavar="DIR",
+              help="this host's folder of lora boardd init [LORA_BOARDD_KEYS]")  # fmt: skip
 @click.option("--insecure", is_flag=True, help="listen beyond this computer without TLS")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def start(
@@ -50,6 +58,8 @@ def start(
     port: int,
     join: str | None,
     token_file: Path | None,
+    daemon: str | None,
+    keys: Path | None,
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -60,6 +70,8 @@ def start(
     _check_host(host, join, insecure)
     if join is not None and token_file is None:
         raise RequestError("--join needs --token-file: the token of the cluster's first node")
+    keys = None if keys is None else keys.expanduser()
+    _check_daemon(daemon, keys)
     named = node_boards.emulated(emulated)
     _require()
     boards = named or node_boards.found_boards()
@@ -68,7 +80,7 @@ def start(
             "this computer has no boards (lora list); name emulated ones with --emulated u280=4",
             usage=False,
         )
-    record = start_node(NodeOptions(boards, host, port, join, token_file))
+    record = start_node(NodeOptions(boards, host, port, join, token_file, daemon=daemon, keys=keys))
     if as_json:
         told = {"address": record.address, "pid": record.pid, "boards": record.boards}
         click.echo(json.dumps({**told, "token_file": str(record.token)}))
@@ -98,7 +110,7 @@ def stop() -> None:
               help="the cluster's token [as RAY_AUTH_MODE says]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def status(ray_address: str | None, ray_token_file: Path | None, as_json: bool) -> int:
-    """Show the cluster's nodes and boards. Exit code 1 if no cluster runs."""
+    """Show the cluster's nodes, boards and board daemons. Exit code 1 if no cluster runs."""
     from lora_sdk.replicas.connection import connected
     from lora_sdk.replicas.node import own_nodes
 
@@ -121,11 +133,13 @@ def status(ray_address: str | None, ray_token_file: Path | None, as_json: bool) 
         click.echo(f"  {node['id'][:8]}  {node['address']:<16}{alive:<7}{boards or 'no boards'}")
     free = ", ".join(f"{count} {kind}" for kind, count in told["free"].items())
     click.echo(f"free: {free or 'no boards'}")
+    for one in told["daemons"]:
+        click.echo(f"boardd {one['address']} of {one['node'][:8]}: {_said(one)}")
     return 0
 
 
 def _cluster() -> dict[str, Any]:
-    """Nodes and free boards of the connected cluster."""
+    """Nodes, free boards and board daemons of the connected cluster."""
     import ray
 
     nodes = [
@@ -137,7 +151,34 @@ def _cluster() -> dict[str, Any]:
         }
         for node in ray.nodes()
     ]
-    return {"nodes": nodes, "free": _boards(ray.available_resources())}
+    free = _boards(ray.available_resources())
+    return {"nodes": nodes, "free": free, "daemons": list(_daemons(ray.nodes()))}
+
+
+def _daemons(nodes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those that live nodes declare; without "pid" where none runs."""
+    from lora_sdk.replicas.daemon_boards import DAEMON
+    from lora_sdk.replicas.daemon_calls import daemon_state
+
+    for node in nodes:
+        for name in node["Resources"] if node["Alive"] else ():
+            if name.startswith(DAEMON):
+                address = name.removeprefix(DAEMON)
+                state = daemon_state(address)
+                yield {
+                    **({} if state is None else vars(state)),
+                    "address": address,
+                    "node": node["NodeID"],
+                }
+
+
+def _said(daemon: Mapping[str, Any]) -> str:
+    """What `_daemons` has found, in words."""
+    if "pid" not in daemon:
+        return "no program uses it"
+    boards, ends = ", ".join(daemon["boards"]), counted(daemon["restarts"], "restart")
+    serves = f"process {daemon['pid']} serves {boards}" if boards else "it does not serve"
+    return f"{serves}; {ends}" + (f" ({daemon['cause']})" if daemon["cause"] else "")
 
 
 def _boards(resources: dict[str, float]) -> dict[str, int]:
@@ -160,6 +201,17 @@ def _check_host(host: str, join: str | None, insecure: bool) -> None:
             f"--host {host} is reached from other machines, and Ray's messages are not encrypted; "
             "set RAY_USE_TLS=1 and its certificates, or give --insecure in a network you trust"
         )
+
+
+def _check_daemon(daemon: str | None, keys: Path | None) -> None:
+    """RequestError, TransportError: a bad address, or no keys for it."""
+    from lora_host.boardd.keys import read_token
+    from lora_host.boardd.status import keys_folder
+    from lora_sdk.replicas.daemon_boards import split_address
+
+    remote = None if daemon is None else split_address(daemon)
+    if keys is not None or (remote is not None and remote.scheme == "tcp"):
+        read_token(keys or keys_folder())
 
 
 def _require() -> None:

@@ -190,6 +190,15 @@ class EngineOptions:
         metavar="URI",
     )
 
+    daemon_wait: float = option(
+        0.0,
+        help="seconds that a recovery waits for board daemons that are started again",
+        flags=("--daemon-wait",),
+        metavar="SECONDS",
+        low=0,
+        high=3600,
+    )
+
     prefill: str | None = option(
         None,
         help="who computes prompts: cpu, boards:N (emulated on this computer), boards:URI,URI, "

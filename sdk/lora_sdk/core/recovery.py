@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host import abi
+from lora_host.boardd.waiting import wait_for_daemons
 from lora_host.errors import (
     CommandError,
     LinkError,
@@ -94,9 +95,9 @@ class Recovery:
         self.count = 0
         self.on_boards: Callable[[], None] = lambda: None
         """Called when boards hold weights and lists again, before rows run."""
-        self.damaged_adapters: Callable[[], list[str]] = list
-        """Says what of the adapters on the boards has changed, in words."""
-        self._changed: list[str] = []  # of them, found in the recovery that runs
+        self.damaged_adapters: Callable[[], list[tuple[int, str]]] = list
+        """Says what of the adapters has changed: boards, and the places in words."""
+        self._changed: list[tuple[int, str]] = []  # of them, found in the recovery that runs
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -106,7 +107,8 @@ class Recovery:
         self._failures: Counter[Lost | None] = Counter()
         self.doubt = ""
         """What the last recovery says that loaded weights again: they may have been damaged before
-        the failure. `lost_all`: a reset has lost all of them, which is no sign of that."""
+        the failure. `lost_all`: each board has lost all of them, in a reset or with its daemon, or
+        none; this is no sign of that."""
         self.lost_all = False
         self._incomplete = False  # a recovery began and did not end
         self.ended: LoraError | None = None  # what every later failure ends with
@@ -130,19 +132,21 @@ class Recovery:
             self._failures.clear()
         left_out: list[str] = []
         self._changed = []
-        loaded, rows = self._until_restored(error, left_out, causes)
+        repaired, rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
         self._progress = self._stepper.progress
-        total = sum(board.placed_bytes for board in self._opened.plan.boards)
-        if loaded < total:  # else a reset has lost the banks, adapters included
-            causes += dict.fromkeys(self._changed)
+        placed = {board.board: board.placed_bytes for board in self._opened.plan.boards}
+        emptied = {board for board, count in repaired.items() if count == placed.get(board)}
+        changed = [place for board, place in self._changed if board not in emptied]
+        causes += dict.fromkeys(changed)
+        loaded, total = sum(repaired.values()), sum(placed.values())
         seconds = time.monotonic() - began
         size = self._opened.plan.size
         cause = "; then ".join(causes)
         if loaded:
             self.doubt = f"{cause}; weights were loaded again"
-            self.lost_all = loaded == total
-        elif self._changed:  # requests may have run with them before the failure
+            self.lost_all = not changed and emptied == set(repaired)
+        elif changed:  # requests may have run with them before the failure
             self.doubt, self.lost_all = f"{cause}; adapters were loaded again", False
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
@@ -171,7 +175,7 @@ class Recovery:
 
     def _until_restored(
         self, error: LoraError, left_out: list[str], causes: list[str]
-    ) -> tuple[int, int]:
+    ) -> tuple[Counter[int], int]:
         """Attempt by attempt; each failure says what the next one does, and joins `causes`."""
         try:
             while True:
@@ -189,8 +193,9 @@ class Recovery:
         finally:
             del error  # its traceback refers to this frame
 
-    def _attempt(self, error: LoraError, left_out: list[str]) -> tuple[int, int]:
-        """Bring boards and sequences back once. Returns bytes of weights loaded, rows run."""
+    def _attempt(self, error: LoraError, left_out: list[str]) -> tuple[Counter[int], int]:
+        """Bring boards and sequences back once. Returns bytes of weights loaded by board, and the
+        number of rows run."""
         lost = blamed(error)
         self._failures[lost] += 1
         again = self._failures[lost] > IN_PLACE or self._failures.total() > IN_PLACE_OF_ANY
@@ -221,11 +226,13 @@ class Recovery:
         replay.run(self._cache.lose(plan.page_count, plan.first_spilled))
         return replay.rows
 
-    def _in_place(self, error: LoraError) -> int:
+    def _in_place(self, error: LoraError) -> Counter[int]:
         """Reset all boards. The one that had failed gets no second try where it does not come
         back; another one may have failed meanwhile by itself, and gets one."""
+        cluster = self._opened.cluster
+        wait_for_daemons((entry.uri for entry in cluster.entries), self._options.daemon_wait)
         try:
-            self._opened.cluster.reset()
+            cluster.reset()
         except LoraError as again:
             if blamed(again) == blamed(error):
                 self._failures[blamed(again)] = IN_PLACE
@@ -250,7 +257,7 @@ class Recovery:
         self._boards().leave_out(lost)
         return name
 
-    def _elsewhere(self, error: LoraError, left_out: list[str]) -> int:
+    def _elsewhere(self, error: LoraError, left_out: list[str]) -> Counter[int]:
         """Plan the model on the boards that remain and load it. Returns the bytes loaded."""
         survivors, reasons = self._boards(), [str(error)]
         most = self._opened.plan.size
@@ -267,7 +274,7 @@ class Recovery:
                 self._stepper.redone += self._opened.cluster.stats().redone_steps
             self._opened.reopen(self._options, file.only(chosen), plan)
             self._stepper.use(self._opened.runner, plan.row_limit)
-            return sum(board.placed_bytes for board in plan.boards)
+            return Counter({board.board: board.placed_bytes for board in plan.boards})
         self._opened.cluster.close()
         lost = " and ".join(left_out) or "a board"
         raise PlacementError(

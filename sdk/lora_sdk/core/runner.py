@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +80,10 @@ class Runner:
         """What the boards were loaded with."""
         return self._loader
 
-    def restore(self) -> int:
+    def restore(self) -> Counter[int]:
         """Set boards up again that were reset, arenas included: links, weights where their sums
-        differ, command lists. Returns the bytes of weights that were loaded again. LoraError."""
+        differ, command lists. Returns the bytes of weights that were loaded again, by board.
+        LoraError."""
         if self.plan.size > 1:
             self.cluster.links_up(self.plan.route.cables)
         loaded = self._loader.repair()

@@ -4,6 +4,7 @@ The files are mapped and packed in C batch by batch, so the model is never in ho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -109,12 +110,13 @@ class Loader:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
 
-    def repair(self) -> int:
+    def repair(self) -> Counter[int]:
         """Loads again what the boards' own sums show to be damaged, and compares once more. Returns
-        the bytes of the damaged ranges. TransportError if one stays damaged."""
+        the bytes of the damaged ranges by board. TransportError if one stays damaged."""
         wrong = self._wrong_loads()
+        repaired: Counter[int] = Counter()
         if not wrong:
-            return 0
+            return repaired
         batches = {load.batch: found for load, found in wrong if found and load.batch is not None}
         if batches:
             self._place_again(batches)
@@ -123,7 +125,9 @@ class Loader:
                 load.write()
         self._weights.forget()
         self.check()
-        return sum(one.bytes for _, found in wrong for one in found)
+        for one in (one for _, found in wrong for one in found):
+            repaired[one.board] += one.bytes
+        return repaired
 
     @property
     def parts(self) -> list[Range]:

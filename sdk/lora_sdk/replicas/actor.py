@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
 
-from lora_host.errors import LoraError, RequestError
+from lora_host.boardd.waiting import wait_for_daemons
+from lora_host.errors import LoraError, RequestError, TransportError
 from lora_sdk.engine.carried import Carried
 from lora_sdk.replicas.messages import Batch, Failure, Opened, Work, told
 from lora_sdk.replicas.node_boards import free_boards
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from lora_sdk.serve.constraint import Compiler
 
 MOST_CANCELLED = 10_000  # that came before their requests
-OPENINGS = 3  # where another process took a board first
+DAEMON_SECONDS = 60.0  # that a recovery waits for a daemon, whose actor starts it again
+OPENINGS = 3  # where another process took a board first, or a daemon was lost
 
 GROUPS = {"work": 1, "news": 1, "control": 2}
 """Threads of the actor; calls of one group run in their order."""
@@ -56,30 +58,49 @@ class ReplicaActor:
 
     @in_group("control")
     def open(
-        self, kind: str, boards: int, options: Mapping[str, Any], adapters: Sequence[Adapter]
+        self,
+        kind: str,
+        boards: int,
+        devices: Sequence[str],
+        options: Mapping[str, Any],
+        adapters: Sequence[Adapter],
     ) -> Opened | Failure:
-        """Open an engine on so many of the node's boards, with these adapters."""
+        """Open an engine with these adapters, on so many of the node's boards or on `devices`
+        behind daemons."""
         try:
-            self._engine = self._opened(kind, boards, options)
+            if devices:
+                wait = options.get("daemon_wait") or DAEMON_SECONDS
+                self._engine = self._behind_daemons(devices, {**options, "daemon_wait": wait})
+            else:
+                self._engine = self._on_free_boards(kind, boards, options)
             for name, path, scale in adapters:
                 self._engine.load_adapter(name, path, scale)
             return self._described(self._engine)
         except Exception as error:
             return told(error)
 
-    def _opened(self, kind: str, boards: int, options: Mapping[str, Any]) -> Engine:
-        from lora_sdk.engine.engine import Engine
-
+    def _on_free_boards(self, kind: str, boards: int, options: Mapping[str, Any]) -> Engine:
         for left in reversed(range(OPENINGS)):
             devices = free_boards(kind, boards)
             try:
-                return Engine(
-                    devices=devices, progress=self._progress, on_notice=self._notice, **options
-                )
+                return self._on(devices, options)
             except LoraError:
                 if not left or devices == free_boards(kind, boards):
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    def _behind_daemons(self, devices: Sequence[str], options: Mapping[str, Any]) -> Engine:
+        """A daemon may be lost while the engine is opened."""
+        for _ in range(OPENINGS - 1):
+            with suppress(TransportError):
+                return self._on(devices, options)
+            wait_for_daemons(devices, options["daemon_wait"])
+        return self._on(devices, options)
+
+    def _on(self, devices: Sequence[str], options: Mapping[str, Any]) -> Engine:
+        from lora_sdk.engine.engine import Engine
+
+        return Engine(devices=devices, progress=self._progress, on_notice=self._notice, **options)
 
     def _progress(self, done: int, total: int) -> None:
         if self._stopping:

@@ -15,6 +15,7 @@ from lora_sdk.replicas.node_boards import resource
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
+    from lora_sdk.replicas.daemons import Span
     from lora_sdk.replicas.messages import Batch, Work
     from lora_sdk.serve.board_metrics import BoardReading
 
@@ -31,15 +32,17 @@ class ActorLost(TransportError):
 class ActorCalls:
     """One actor, from its creation until `kill`."""
 
-    def __init__(self, name: str, kind: str, boards: int) -> None:
-        """Ask Ray for a place with so many boards of this kind. Does not wait."""
+    def __init__(self, name: str, kind: str, boards: int, span: Span | None = None) -> None:
+        """Ask Ray for a place with so many boards of this kind, or, for boards behind daemons that
+        serve, near the first. Does not wait."""
         self._name = name
+        self._devices = () if span is None else span.devices
         options: dict[str, Any] = {
             "num_cpus": 0,  # boards are what is scarce
-            "resources": {resource(kind): boards},
+            "resources": {resource(kind): boards} if span is None else {},
             "concurrency_groups": GROUPS,
             "max_restarts": 0,  # the server restarts it, and sends its requests elsewhere
-            "scheduling_strategy": "SPREAD",
+            "scheduling_strategy": "SPREAD" if span is None else _near(span.node),
         }
         self._actor: Any = ray.remote(**options)(ReplicaActor).remote()
         self._placed: Any = self._actor.progress.remote()
@@ -61,7 +64,9 @@ class ActorCalls:
     ) -> Opened:
         """See ReplicaActor. `look` receives bytes loaded and in all; what it raises ends the wait.
         LoraError of opening the engine."""
-        opening = self._actor.open.remote(kind, boards, dict(options), list(adapters))
+        opening = self._actor.open.remote(
+            kind, boards, self._devices, dict(options), list(adapters)
+        )
         while True:
             ready, _ = ray.wait([opening], timeout=LOOK_SECONDS)
             if ready:
@@ -129,6 +134,12 @@ class ActorCalls:
             raise ActorLost(f"{self._name} did not answer for {seconds:g} s") from None
         except ray.exceptions.RayError as error:
             raise ActorLost(f"{self._name} was lost: {_reason(error)}") from None
+
+
+def _near(node: str | None) -> Any:
+    """On this node, while it lives."""
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    return "SPREAD" if node is None else strategy(node, soft=True)
 
 
 def _reason(error: Exception) -> str:

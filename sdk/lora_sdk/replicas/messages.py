@@ -108,6 +108,20 @@ class Opened:
     pid: int
 
 
+@dataclass(frozen=True)
+class DaemonState:
+    """A board daemon below its actor. `node`: Ray's id; `pid`: of the daemon, None while it does
+    not run; `boards`: names of those that it serves, () until it does; `restarts` by the actor's
+    process, and the `cause` of the last end, "" without one."""
+
+    address: str
+    node: str
+    pid: int | None
+    boards: tuple[str, ...]
+    restarts: int
+    cause: str
+
+
 def told(error: BaseException, lost: bool = False) -> Failure:
     """An error for the other side."""
     if isinstance(error, LoraError):

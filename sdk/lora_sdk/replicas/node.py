@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lora_host.errors import LoraError, RequestError, one_line
+from lora_sdk.replicas.daemon_boards import DAEMON
 from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
 
 LOOPBACK = "127.0.0.1"
@@ -28,6 +29,10 @@ START_SECONDS = 300.0
 STARTS = 3  # where Ray's own limit is too short
 STOP_SECONDS = 45.0
 READY = b"Ray runtime started."
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # else 15, and boards wait for their host
+}
 FOLDER_CHARACTERS = 38  # of 107 that a socket's path may have; Ray's names take the others
 
 
@@ -56,7 +61,9 @@ class NodeRecord:
 @dataclass(frozen=True)
 class NodeOptions:
     """`join`: address of the cluster's first node, None to be that. `token`: a file with the
-    cluster's token, None for a new one. `bound`: the node ends with this process."""
+    cluster's token, None for a new one. `bound`: the node ends with this process. `daemon`: address
+    of the board daemon that may serve its boards. `keys`: of that daemon and of replicas, None as
+    the environment says."""
 
     boards: Mapping[str, Sequence[str]]
     host: str = LOOPBACK
@@ -64,6 +71,8 @@ class NodeOptions:
     join: str | None = None
     token: Path | None = None
     bound: bool = False
+    daemon: str | None = None
+    keys: Path | None = None
 
 
 class _StartTimeout(LoraError):
@@ -181,6 +190,7 @@ def _folders() -> list[Path]:
 
 
 def _arguments(options: NodeOptions, port: int, folder: Path) -> list[str]:
+    places = {} if options.daemon is None else {f"{DAEMON}{options.daemon}": 1.0}
     first = [
         "--head", f"--port={port}", f"--object-store-memory={STORE_BYTES}",
         "--include-dashboard=false", f"--temp-dir={folder / 'r'}",
@@ -193,7 +203,7 @@ def _arguments(options: NodeOptions, port: int, folder: Path) -> list[str]:
         "--include-log-monitor=false",
         f"--node-ip-address={options.host}",
         "--num-cpus=1",
-        f"--resources={json.dumps(resources(options.boards))}",
+        f"--resources={json.dumps({**resources(options.boards), **places})}",
     ]
 
 
@@ -201,13 +211,15 @@ def _environment(options: NodeOptions, folder: Path) -> dict[str, str]:
     environment = {
         **os.environ,
         BOARDS: encoded(options.boards),
-        "RAY_USAGE_STATS_ENABLED": "0",
+        **ENVIRONMENT,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
     }
     paths = [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(":") if one]
     if paths:  # workers have another working folder
         environment["PYTHONPATH"] = ":".join(paths)
+    if options.keys is not None:
+        environment["LORA_BOARDD_KEYS"] = os.path.abspath(options.keys)
     if options.host == LOOPBACK:
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray takes no other address then
     return environment

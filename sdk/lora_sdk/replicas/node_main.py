@@ -16,6 +16,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 END_SECONDS = 15.0  # in which Ray's own processes end
+DAEMON_SECONDS = 2.0  # in which board daemons give their boards back
 
 START = "import sys; from ray.scripts.scripts import main; sys.argv[0] = 'ray'; main()"
 
@@ -59,11 +60,11 @@ def main(folder: Path, bound: bool) -> int:
 
 def _end_children() -> None:
     """Kill all processes below this one, those that were started meanwhile too."""
-    end = time.monotonic() + END_SECONDS
-    while (left := _children()) and time.monotonic() < end:
+    began = time.monotonic()
+    while (left := _children()) and (past := time.monotonic() - began) < END_SECONDS:
         for child in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, signal.SIGTERM if past < DAEMON_SECONDS else signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

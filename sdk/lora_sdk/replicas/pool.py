@@ -14,6 +14,7 @@ import ray
 from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
 from lora_sdk.dispatch.fleet import Fleet
+from lora_sdk.replicas.daemons import Daemons, Span, daemons_for
 from lora_sdk.replicas.node_boards import resource
 from lora_sdk.replicas.replica import Replica, ReplicaOptions
 from lora_sdk.replicas.routing import Router
@@ -30,9 +31,16 @@ if TYPE_CHECKING:
 class ReplicaFleet(Fleet):
     """Replicas of one engine. `generate`, `stream` and their async forms are those of Fleet."""
 
-    def __init__(self, replicas: Sequence[Replica], supervisors: Sequence[Supervisor]) -> None:
-        """Of replicas that are open; `supervisors` are those of the replicas, in their order."""
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        supervisors: Sequence[Supervisor],
+        daemons: Daemons | None = None,
+    ) -> None:
+        """Of replicas that are open; `supervisors` are those of the replicas, in their order.
+        `daemons`, of their boards, end with the fleet."""
         self.replicas = replicas
+        self._daemons = daemons
         self._supervisors = supervisors
         super().__init__(
             [],
@@ -53,6 +61,8 @@ class ReplicaFleet(Fleet):
         for supervisor in self._supervisors:
             supervisor.stop()
         super().close()
+        if self._daemons is not None:
+            self._daemons.close()
 
     @property
     def model_path(self) -> Path:
@@ -98,10 +108,32 @@ def open_replicas(
 ) -> ReplicaFleet:
     """Open so many replicas, all at once, on the nodes of the cluster that this program is
     connected to. `progress` receives bytes loaded of all. RequestError: the nodes have too few
-    boards. LoraError of the first replica that cannot be opened; then none is left."""
-    check_room(count, options)
+    boards. LoraError of the first replica or daemon that cannot be opened; then none is left."""
+    if not options.daemons:
+        check_room(count, options)
+        return _opened([None] * count, options, progress, on_notice, None)
+    daemons = daemons_for(count, options)
+    spans = daemons.open(progress)
+    try:
+        return _opened(spans, options, progress, on_notice, daemons)
+    except BaseException:
+        daemons.close()
+        raise
+
+
+def _opened(
+    spans: Sequence[Span | None],
+    options: ReplicaOptions,
+    progress: Progress,
+    on_notice: OnNotice | None,
+    daemons: Daemons | None,
+) -> ReplicaFleet:
+    """A replica for each span. `daemons` are left to the caller if this raises."""
     shelf = Shelf()
-    replicas = [Replica(f"replica {index}", options, shelf, on_notice) for index in range(count)]
+    replicas = [
+        Replica(f"replica {index}", options, shelf, on_notice, span)
+        for index, span in enumerate(spans)
+    ]
     known: list[ReplicaFleet] = []
 
     def lost(replica: Replica, error: LoraError, returns: bool) -> None:
@@ -113,7 +145,7 @@ def open_replicas(
     supervisors = [Supervisor(one, lost, back) for one in replicas]
     try:
         _open_all(supervisors, progress)
-        known.append(ReplicaFleet(replicas, supervisors))
+        known.append(ReplicaFleet(replicas, supervisors, daemons))
     except BaseException:
         for one in replicas:
             one.close()

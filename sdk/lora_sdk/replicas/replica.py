@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lora_sdk.engine.submission import Prompt
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.replicas.daemons import Span
     from lora_sdk.replicas.shelf import Shelf
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.text.chat import Message
@@ -37,22 +38,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplicaOptions:
-    """What each replica is: so many boards of a kind of one node, and the Engine's arguments."""
+    """What each replica is: so many boards of a kind, and the Engine's arguments. `daemons`:
+    addresses of the board daemons whose boards these are; none: boards of one node."""
 
     kind: str
     boards: int
     engine: Mapping[str, Any]
+    daemons: Sequence[str] = ()
 
 
 class Replica:
     """See Member. `lost`: why it takes no requests now."""
 
     def __init__(
-        self, name: str, options: ReplicaOptions, shelf: Shelf, on_notice: OnNotice | None = None
+        self,
+        name: str,
+        options: ReplicaOptions,
+        shelf: Shelf,
+        on_notice: OnNotice | None = None,
+        span: Span | None = None,
     ) -> None:
+        """`span`: its boards behind daemons, None for those of a node."""
         self.name = name
         self.options = options
         self.shelf = shelf
+        self.span = span
         self.closed = False
         self.lost: LoraError | None = None
         self.weight_notices = WeightNotices(on_notice)

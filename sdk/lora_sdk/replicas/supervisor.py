@@ -55,22 +55,22 @@ class Supervisor:
 
     def open(self, progress: Progress) -> None:
         """Place the replica on a node and open its engine. LoraError: no node has room in time, or
-        the engine's own."""
+        the engine's own. Daemons of its boards serve."""
         calls = self._launch()
         try:
             end = time.monotonic() + PLACE_SECONDS
             while not calls.placed(0.2):
                 progress(0, 0)
                 if time.monotonic() > end:
-                    raise LoraError(_no_room(self._replica))
+                    raise LoraError(f"{self._replica.name}: {_no_room(self._replica)}")
             self._open(calls, progress)
         except BaseException:
             calls.kill()
             raise
 
     def _launch(self) -> ActorCalls:
-        options = self._replica.options
-        return ActorCalls(self._replica.name, options.kind, options.boards)
+        replica, options = self._replica, self._replica.options
+        return ActorCalls(replica.name, options.kind, options.boards, replica.span)
 
     def _open(self, calls: ActorCalls, look: Progress) -> None:
         options, shelf = self._replica.options, self._replica.shelf
@@ -107,9 +107,13 @@ class Supervisor:
         """Whether the replica runs again. Waits for a node with room as long as the program runs,
         but lets requests wait for it only PLACE_SECONDS."""
         for attempt in range(1, OPENINGS + 1):
+            span = self._replica.span
+            if span is not None and not self._wait_for(span.ready, span.why):
+                return False
             calls = self._launch()
             try:
-                if not self._wait_for_place(calls):
+                if not self._wait_for(lambda: calls.placed(0.2), lambda: _no_room(self._replica)):  # noqa: B023
+                    calls.kill()
                     return False
                 self._open(calls, self._look)
             except LoraError as error:
@@ -129,16 +133,16 @@ class Supervisor:
             return True
         return False
 
-    def _wait_for_place(self, calls: ActorCalls) -> bool:
+    def _wait_for(self, ready: Callable[[], bool], why: Callable[[], str]) -> bool:
+        """False: the program ends. Requests wait PLACE_SECONDS, then end with what `why` says."""
         end = time.monotonic() + PLACE_SECONDS
         told = False
-        while not calls.placed(0.2):
-            if self._stop.is_set():
-                calls.kill()
+        while not ready():
+            if self._stop.wait(0.05):
                 return False
             if not told and time.monotonic() > end:
                 told = True
-                self._give_up(ActorLost(_no_room(self._replica)))
+                self._give_up(ActorLost(f"{self._replica.name}: {why()}"))
         return True
 
     def _give_up(self, error: LoraError) -> None:
@@ -153,7 +157,6 @@ class Supervisor:
 def _no_room(replica: Replica) -> str:
     options = replica.options
     boards = counted(options.boards, f"free {options.kind} board")
-    return (
-        f"{replica.name}: no node has {boards} since "
-        f"{PLACE_SECONDS:g} s; see lora ray status, and start nodes with lora ray start"
-    )
+    what = f"no node has {boards}" if replica.span is None else "Ray has started no process"
+    hint = "see lora ray status, and start nodes with lora ray start"
+    return f"{what} since {PLACE_SECONDS:g} s; {hint}"
