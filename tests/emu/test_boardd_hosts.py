@@ -151,7 +151,8 @@ def test_a_daemon_that_is_started_again_is_waited_for(folders: Folders, tmp_path
         def start_again() -> None:
             ended.wait()
             time.sleep(1.0)  # a recovery that does not wait has left its boards out
-            pair.theirs = pair.start_theirs()
+            place = ("--socket", str(tmp_path / "theirs.sock"), "--cable", "0.1-1.0")
+            pair.theirs = DaemonProcess(*place)
 
         def end() -> None:
             pair.theirs.process.kill()
