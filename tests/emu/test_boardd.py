@@ -96,8 +96,10 @@ def test_a_killed_client_leaves_no_board_reserved(daemon: ThreadedDaemon) -> Non
 
 
 def test_a_killed_daemon_is_an_error_at_once_and_a_new_one_takes_the_boards_back(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its folder of containers goes as well."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     place = ("--socket", str(tmp_path / "boardd.sock"), "--speed", str(SPEED))
     with DaemonProcess(*place) as first:
         cluster = open_cluster(*first.uris)
@@ -115,6 +117,7 @@ def test_a_killed_daemon_is_an_error_at_once_and_a_new_one_takes_the_boards_back
         cluster.reserve(0, 0, 4096)
         cluster.write(0, 0, 64, b"again")
         assert cluster.read(0, 0, 64, 5) == b"again"
+        assert len(list(tmp_path.glob("lora-boardd-*"))) == 1
 
 
 def test_a_write_that_fails_is_told_by_the_next_call(daemon: ThreadedDaemon) -> None:

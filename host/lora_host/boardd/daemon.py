@@ -7,7 +7,6 @@ import selectors
 import socket
 import stat
 import sys
-import tempfile
 import threading
 import zlib
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from ..device_uri import is_emulated
 from ..emulated import Emulated
 from ..errors import RequestError, TransportError, one_line
 from ..failure import to_error
+from ..held_folder import HeldFolder, remove_stale
 from ..lock import BoardLock
 from ..overlay import load_overlay
 from .keys import read_token
@@ -27,6 +27,7 @@ from .settings import FarCable, Settings, check_settings
 
 MAX_CONNECTIONS = 256  # of one address; more are closed at once
 _BACKLOG = 64
+_FOLDER = "lora-boardd-"  # prefix of the folder of containers; a killed daemon's goes at a start
 _END_S = 10.0
 _AGAIN_S = 0.5  # between two attempts to connect a cable
 
@@ -47,7 +48,8 @@ class Daemon:
         self._pointer: Any = None
         self._lock: BoardLock | None = None
         self.emulated: Emulated | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="lora-boardd-")
+        remove_stale(_FOLDER)
+        self._folder = HeldFolder(_FOLDER)
         self.boards: tuple[str, ...] = ()
         self.addresses: tuple[str, ...] = ()
         try:
@@ -106,7 +108,7 @@ class Daemon:
         config = new("struct lora_boardd_config *")
         config.size = self._ffi.sizeof("struct lora_boardd_config")
         config.board_count, config.boards = len(names), boards
-        texts = {"folder": self._folder.name}
+        texts = {"folder": os.fspath(self._folder.path)}
         if settings.keys is not None:
             texts |= {"keys": os.fspath(settings.keys), "token": read_token(settings.keys)}
         for field, text in texts.items():
@@ -248,7 +250,7 @@ class Daemon:
             self.emulated.close()
         if self._lock is not None:
             self._lock.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
     def __enter__(self) -> Daemon:
         return self
