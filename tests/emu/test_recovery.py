@@ -176,11 +176,11 @@ def test_faults_during_a_recovery_leave_no_board_out(
         restore, program = runner.restore, cluster._program
         turns = iter((1, 0, 1))
 
-        def disturbed_restore() -> Counter[int]:
+        def disturbed_restore(repaired: Counter[int]) -> None:
             for board in turns:
                 inject(engine, board, abi.FAULT_DONE_LOST)
                 break
-            return restore()
+            restore(repaired)
 
         def disturbed_program(_: int) -> None:
             monkeypatch.setattr(cluster, "_program", program)
@@ -275,7 +275,7 @@ def test_a_recovery_that_was_interrupted_is_done_at_the_next_request(
     with opened(folders, 2) as engine:
         runner = engine._loaded.runner
 
-        def interrupt() -> int:
+        def interrupt(_: object) -> int:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:

@@ -3,6 +3,7 @@ rings and paths. The other boards' Routers wait for its frames as long as it doe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ def fail(runner: Runner, rows: int) -> HangError:
     with pytest.raises(HangError) as ended:
         runner.step([Row(0, i, 17, i, parent=i - 1) for i in range(rows)], ops)
     runner.cluster.reset()
-    runner.restore()
+    runner.restore(Counter())
     return ended.value
 
 

@@ -218,6 +218,11 @@ FOUND = {
         29422, "verify", 2, (Fault("board leaves the bus", 0, 3, (0,)),
                              Fault("board leaves the bus", 0, 2, (0,))),
     ),
+    "a garbled block that a neighbour passes on to the board that is named": Run(
+        118807, "prefill", 4, (Fault("lane down", 3, 0, (1,)),
+                               Fault("bit flipped on a link", 0, 4, (1, 0, 1)),
+                               Fault("block garbled, CRC right", 3, 3, (0, 7, 1))),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),
@@ -228,6 +233,26 @@ FOUND = {
 @pytest.mark.parametrize("run", FOUND.values(), ids=FOUND)
 def test_what_campaigns_have_found_stays_repaired(rig: Rig, run: Run) -> None:
     assert not Campaign(rig).verdict(run).problems
+
+
+ATTEMPTS = (
+    Run(103541, "verify", 2, (Fault("bit of a command list, with ECC", 1, 2, (1002233, 48)),
+                              Fault("MPU loses a command", 0, 3, (3,)),
+                              Fault("record lost", 0, 0))),
+    Run(103567, "verify", 2, (Fault("weights of a board ruined", 1, 1, (322459, 7)),
+                              Fault("bit of a command list flipped", 1, 2, (98169, 5)),
+                              Fault("two bits of K and V, with ECC", 0, 3, (118039, 6)))),
+)  # fmt: skip
+
+
+def test_weights_that_a_failed_attempt_has_loaded_again_are_not_forgotten(tmp_path: Path) -> None:
+    """On one new engine: a recovery loads damaged weights, meets a word that ECC cannot correct,
+    and its next attempt finds the weights right. The text from before must begin again."""
+    rig = Rig(write_folders(tmp_path))
+    try:
+        assert [Campaign(rig).verdict(run).problems for run in ATTEMPTS] == [(), ()]
+    finally:
+        rig.close()
 
 
 def test_a_run_that_does_not_end_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,9 @@ class Recovery:
         """Called when boards hold weights and lists again, before rows run."""
         self.damaged_adapters: Callable[[], list[tuple[int, str]]] = list
         """Says what of the adapters has changed: boards, and the places in words."""
-        self._changed: list[tuple[int, str]] = []  # of them, found in the recovery that runs
+        self._changed: list[str] = []  # places of them, found in the recovery that runs
+        self._loaded = 0  # bytes of weights, in all its attempts
+        self._partly = False  # on a board that had not lost all of them
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -131,22 +133,20 @@ class Recovery:
         if self._stepper.progress != self._progress:
             self._failures.clear()
         left_out: list[str] = []
-        self._changed = []
-        repaired, rows = self._until_restored(error, left_out, causes)
+        self._changed, self._loaded, self._partly = [], 0, False
+        rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
         self._progress = self._stepper.progress
-        placed = {board.board: board.placed_bytes for board in self._opened.plan.boards}
-        emptied = {board for board, count in repaired.items() if count == placed.get(board)}
-        changed = [place for board, place in self._changed if board not in emptied]
-        causes += dict.fromkeys(changed)
-        loaded, total = sum(repaired.values()), sum(placed.values())
+        causes += dict.fromkeys(self._changed)
+        loaded = self._loaded
+        total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
         size = self._opened.plan.size
         cause = "; then ".join(causes)
         if loaded:
             self.doubt = f"{cause}; weights were loaded again"
-            self.lost_all = not changed and emptied == set(repaired)
-        elif changed:  # requests may have run with them before the failure
+            self.lost_all = not (self._changed or self._partly)
+        elif self._changed:  # requests may have run with them before the failure
             self.doubt, self.lost_all = f"{cause}; adapters were loaded again", False
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
@@ -173,10 +173,9 @@ class Recovery:
         self.count += 1
         _log.warning("%s", record)
 
-    def _until_restored(
-        self, error: LoraError, left_out: list[str], causes: list[str]
-    ) -> tuple[Counter[int], int]:
-        """Attempt by attempt; each failure says what the next one does, and joins `causes`."""
+    def _until_restored(self, error: LoraError, left_out: list[str], causes: list[str]) -> int:
+        """Attempt by attempt; each failure says what the next one does, and joins `causes`. Returns
+        the number of rows run."""
         try:
             while True:
                 try:
@@ -193,9 +192,8 @@ class Recovery:
         finally:
             del error  # its traceback refers to this frame
 
-    def _attempt(self, error: LoraError, left_out: list[str]) -> tuple[Counter[int], int]:
-        """Bring boards and sequences back once. Returns bytes of weights loaded by board, and the
-        number of rows run."""
+    def _attempt(self, error: LoraError, left_out: list[str]) -> int:
+        """Bring boards and sequences back once. Returns the number of rows run."""
         lost = blamed(error)
         self._failures[lost] += 1
         again = self._failures[lost] > IN_PLACE or self._failures.total() > IN_PLACE_OF_ANY
@@ -203,14 +201,31 @@ class Recovery:
         if again or (closed and lost):
             left_out.append(self._leave_out(error))
             self._failures.clear()
-        loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
+        repaired: Counter[int] = Counter()
+        try:
+            if left_out or closed:
+                self._elsewhere(error, left_out, repaired)
+            else:
+                self._in_place(error, repaired)
+        finally:  # a later attempt finds them right
+            emptied = self._note_loaded(repaired)
         self._stepper.restored = self._stepper.progress
         if not left_out and not closed:
-            self._changed += self.damaged_adapters()
+            found = self.damaged_adapters()
+            self._changed += [place for board, place in found if board not in emptied]
         self.on_boards()
         if self._stepper.observer is not None:
             self._stepper.observer.restored()
-        return loaded, self.compute_again()
+        return self.compute_again()
+
+    def _note_loaded(self, repaired: Counter[int]) -> set[int]:
+        """Count weights that an attempt has loaded. Returns the boards that had lost all of them,
+        and so their adapters."""
+        placed = {board.board: board.placed_bytes for board in self._opened.plan.boards}
+        emptied = {board for board, count in repaired.items() if count == placed.get(board)}
+        self._loaded += repaired.total()
+        self._partly |= emptied != set(repaired)
+        return emptied
 
     def compute_again(self) -> int:
         """Run the rows of all open sequences again, on boards without tables. Returns their
@@ -226,7 +241,7 @@ class Recovery:
         replay.run(self._cache.lose(plan.page_count, plan.first_spilled))
         return replay.rows
 
-    def _in_place(self, error: LoraError) -> Counter[int]:
+    def _in_place(self, error: LoraError, repaired: Counter[int]) -> None:
         """Reset all boards. The one that had failed gets no second try where it does not come
         back; another one may have failed meanwhile by itself, and gets one."""
         cluster = self._opened.cluster
@@ -237,7 +252,7 @@ class Recovery:
             if blamed(again) == blamed(error):
                 self._failures[blamed(again)] = IN_PLACE
             raise
-        return self._opened.runner.restore()
+        self._opened.runner.restore(repaired)
 
     # --- without what was lost ------------------------------------------------------------------
 
@@ -257,8 +272,8 @@ class Recovery:
         self._boards().leave_out(lost)
         return name
 
-    def _elsewhere(self, error: LoraError, left_out: list[str]) -> Counter[int]:
-        """Plan the model on the boards that remain and load it. Returns the bytes loaded."""
+    def _elsewhere(self, error: LoraError, left_out: list[str], repaired: Counter[int]) -> None:
+        """Plan the model on the boards that remain and load it; `repaired`: bytes by board."""
         survivors, reasons = self._boards(), [str(error)]
         most = self._opened.plan.size
         for count, file in survivors.candidates([n for n in BOARD_COUNTS if n <= most]):
@@ -274,7 +289,8 @@ class Recovery:
                 self._stepper.redone += self._opened.cluster.stats().redone_steps
             self._opened.reopen(self._options, file.only(chosen), plan)
             self._stepper.use(self._opened.runner, plan.row_limit)
-            return Counter({board.board: board.placed_bytes for board in plan.boards})
+            repaired.update({board.board: board.placed_bytes for board in plan.boards})
+            return
         self._opened.cluster.close()
         lost = " and ".join(left_out) or "a board"
         raise PlacementError(

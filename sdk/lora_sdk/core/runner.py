@@ -80,17 +80,16 @@ class Runner:
         """What the boards were loaded with."""
         return self._loader
 
-    def restore(self) -> Counter[int]:
+    def restore(self, repaired: Counter[int]) -> None:
         """Set boards up again that were reset, arenas included: links, weights where their sums
-        differ, command lists. Returns the bytes of weights that were loaded again, by board.
+        differ, command lists. Adds the bytes of weights that differed to `repaired`, by board.
         LoraError."""
         if self.plan.size > 1:
             self.cluster.links_up(self.plan.route.cables)
-        loaded = self._loader.repair()
+        self._loader.repair(repaired)
         self.restored += 1
         for board in self.plan.boards:
             self._register(board)
-        return loaded
 
     def _register(self, board: BoardPlan) -> None:
         if board.board not in self.commands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ class WeightRepair:
         before = [self._bytes_of(one) for one in wrong]
         since = self._scrubber.last_good(wrong)
         forget(since)
-        weights.repair()
+        weights.repair(Counter())
         if len(wrong) > len(parts):
             self._rewrite()
             self._check_adapters()

@@ -110,13 +110,15 @@ class Loader:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
 
-    def repair(self) -> Counter[int]:
-        """Loads again what the boards' own sums show to be damaged, and compares once more. Returns
-        the bytes of the damaged ranges by board. TransportError if one stays damaged."""
+    def repair(self, repaired: Counter[int]) -> None:
+        """Loads again what the boards' own sums show to be damaged, and compares once more. Adds
+        the bytes of the damaged ranges to `repaired`, by board, before they are loaded.
+        TransportError if one stays damaged."""
         wrong = self._wrong_loads()
-        repaired: Counter[int] = Counter()
+        for one in (one for _, found in wrong for one in found):
+            repaired[one.board] += one.bytes
         if not wrong:
-            return repaired
+            return
         batches = {load.batch: found for load, found in wrong if found and load.batch is not None}
         if batches:
             self._place_again(batches)
@@ -125,9 +127,6 @@ class Loader:
                 load.write()
         self._weights.forget()
         self.check()
-        for one in (one for _, found in wrong for one in found):
-            repaired[one.board] += one.bytes
-        return repaired
 
     @property
     def parts(self) -> list[Range]:

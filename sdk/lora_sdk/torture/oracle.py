@@ -127,10 +127,16 @@ class Judge:
         return not named or bool(named & self._boards(kind, fault, failure))
 
     def _boards(self, kind: Kind, fault: Fault, failure: FailureFields) -> set[int]:
-        """Boards that an error may name: the fault's own, or the ends of its cables."""
+        """Boards that an error may name: the fault's own, or the ends of its cables. Digests name
+        who has received wrong bytes, also those that a neighbour has passed on."""
         boards = {fault.board}
         if kind.names == "cable":
-            for cable in self.cables:
-                if fault.board in (cable.board_a, cable.board_b):
-                    boards |= {cable.board_a, cable.board_b}
+            boards |= self._neighbours(boards)
+            if failure.code == abi.ERR_GATHERED:
+                boards |= self._neighbours(boards)
         return boards
+
+    def _neighbours(self, boards: set[int]) -> set[int]:
+        """The boards at the other ends of their cables."""
+        ends = [{cable.board_a, cable.board_b} for cable in self.cables]
+        return {board for both in ends if both & boards for board in both}
