@@ -12,6 +12,9 @@
 
 class HostSide {
     enum : uint32_t { FIRST = 4, END = 0x1400 / 4, BYTES = 0x2000, SLVERR = 2 };
+    // Cycles of a host five times as fast, until reset_pair has told it: four of the control's, and
+    // three of its own.
+    enum : uint32_t { KNOWN = 23 };
 
   public:
     HostSide(Vports_bench &bench, uint32_t seed)
@@ -22,13 +25,14 @@ class HostSide {
     uint64_t accesses = 0, refused = 0, cut = 0;
     bool gives = true;
 
-    // A reset of the control cuts off what is under way.
-    void control_resets() { cut_ = true; }
+    // A reset of the control cuts off what is under way, and what the host asks before it knows.
+    void control_resets() { cut_ = true, since_reset_ = 0; }
     uint64_t reached = 0; // accesses that came to the registers
 
     // Before an edge of the shell's clock.
     void see() {
         lite.see();
+        since_reset_++;
         if (bench_.host_rst) {
             if (asked_) unknown(word_);
             asked_ = false;
@@ -88,7 +92,7 @@ class HostSide {
         strobe_ = chance_() % 8 ? 0xf : chance_() % 16;
         lite.ask(word_ * 4, write_, value_, strobe_);
         asked_ = true;
-        cut_ = bench_.rst;
+        cut_ = bench_.rst || since_reset_ <= KNOWN;
         waits_ = 0;
     }
 
@@ -120,7 +124,7 @@ class HostSide {
     std::map<uint32_t, uint32_t> known_;
     uint32_t word_ = 0, value_ = 0, strobe_ = 0;
     bool write_ = false, asked_ = false, cut_ = false;
-    uint64_t waits_ = 0;
+    uint64_t waits_ = 0, since_reset_ = 0;
 };
 
 class LinkSide {

@@ -41,8 +41,10 @@ class Bench {
         metastable::window = HALF / 12;
         host_.lite.quiet();
         memory_.quiet();
+        options_.resets = false; // power-on: all sides together, for a while
         edges(1000);
         bench_->rst = bench_->host_rst = bench_->memory_rst = bench_->link_rst = 0;
+        options_.resets = options.resets;
         control_.start();
     }
 
