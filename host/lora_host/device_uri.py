@@ -28,6 +28,11 @@ class RemoteUri:
     where: str
     board: str
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether both ends show certificates."""
+        return self.scheme == "tcp"
+
 
 def split_remote(uri: str) -> RemoteUri | None:
     """The parts of a nested URI, None for one of this computer. RequestError if it is nested and

@@ -66,7 +66,7 @@ def test_nodes_declare_daemons() -> None:
     [
         ((A, B), {A: 2}, r"no node declares the board daemon tcp:b:2 \(declared: tcp:a:1\)"),
         ((A, "tcp:A:1"), {A: 2}, "named twice"),
-        ((A,), {A: 0}, "the node of tcp:a:1 has no u280 boards"),
+        ((A,), {A: 0}, "the node of tcp:a:1 has no boards of kind u280"),
         ((A, B), {A: 2, B: 1}, r"2 replicas of 2 boards need 4; found 3 u280 \(tcp:a:1: 2, "),
     ],
 )

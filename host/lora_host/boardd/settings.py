@@ -54,6 +54,11 @@ class Settings:
         return tuple(check_uri(uri)[1] for uri in self.boards)
 
 
+def emulation_words(boards: Sequence[str], words: Sequence[str]) -> Sequence[str]:
+    """Those words of a daemon's command that only emulated boards take: none for others."""
+    return words if all(map(is_emulated, boards)) else ()
+
+
 def check_settings(settings: Settings) -> None:
     """RequestError if the options contradict each other."""
     if not 1 <= len(settings.boards) <= MAX_BOARDS:

@@ -210,7 +210,7 @@ def _check_daemon(daemon: str | None, keys: Path | None) -> None:
     from lora_sdk.replicas.daemon_boards import split_address
 
     remote = None if daemon is None else split_address(daemon)
-    if keys is not None or (remote is not None and remote.scheme == "tcp"):
+    if keys is not None or (remote is not None and remote.has_keys):
         read_token(keys or keys_folder())
 
 

@@ -137,7 +137,9 @@ def _write_replay(folder: Path, verdict: Verdict) -> None:
 
 def _rest(found: Report, runs: int) -> str:
     """What remains after Ctrl-C."""
-    target = "" if found.target == "emu" else f"--target {found.target} "
+    from lora_sdk.torture.faults import EMULATED
+
+    target = "" if found.target == EMULATED else f"--target {found.target} "
     return (
         f"interrupted after {found.runs} of {runs} runs; the others: lora torture {target}"
         f"--seed {found.seed} --from {found.next} --runs {runs - found.runs}"

@@ -103,7 +103,8 @@ def chosen_boards(
             )
         if not known[address]:
             raise RequestError(
-                f"the node of {address} has no {kind} boards; see lora ray status", usage=False
+                f"the node of {address} has no boards of kind {kind}; see lora ray status",
+                usage=False,
             )
     counts = tuple(known[address] for address in addresses)
     if sum(counts) < replicas * boards:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from lora_host.boardd.settings import emulation_words
 from lora_host.boardd.status import keys_folder
-from lora_host.device_uri import is_emulated
 from lora_sdk.replicas.daemon_boards import split_address
 
 PROGRAM = "from lora_sdk.cli.main import main; main()"
@@ -22,16 +22,13 @@ def serve_command(
     words, are for emulated boards."""
     remote = split_address(address)
     where = ["--socket", remote.where]
-    if remote.scheme == "tcp":
+    if remote.has_keys:
         where = ["--listen", remote.where, "--keys", str(keys_folder())]
     words = [sys.executable, "-c", PROGRAM, "boardd", "serve", "--until-eof", "--json", *where]
     for uri in boards:
         words += ["--board", uri]
-    if all(map(is_emulated, boards)):
-        for cable in cables:
-            words += ["--cable", cable]
-        words += options
-    return words
+    joined = [word for cable in cables for word in ("--cable", cable)]
+    return [*words, *emulation_words(boards, [*joined, *options])]
 
 
 def served_boards(told: str | None) -> tuple[str, ...]:

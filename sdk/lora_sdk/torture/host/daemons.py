@@ -54,8 +54,8 @@ class BoardDaemon:
     @property
     def port(self) -> int:
         """Where it listens with TLS, 0: it does not."""
-        last = self.addresses[-1]
-        return int(last.rpartition(":")[2]) if last.startswith("tcp:") else 0
+        last = self.addresses[-1].rpartition(":")[2]
+        return int(last) if last.isdecimal() else 0
 
     def send(self, number: signal.Signals) -> None:
         """A signal."""
