@@ -250,8 +250,10 @@ class Dispatcher:
         if self._waiting and not _any_lives(self._places):
             failures = [place.failure for place in self._places if place.failure is not None]
             self._fail_waiting(failures[-1])
-        ended = [ticket for ticket in self._tickets if ticket.request.ended]
-        self._tickets = [ticket for ticket in self._tickets if not ticket.request.ended]
+        ended, left = [], []
+        for ticket in self._tickets:  # asked once: other threads end requests meanwhile
+            (ended if ticket.request.ended else left).append(ticket)
+        self._tickets = left
         for ticket in ended:
             if ticket.place is not None:
                 self._count(by_workers=int(ticket.place.kind == "worker"))
