@@ -250,7 +250,8 @@ class Dispatcher:
         if self._waiting and not _any_lives(self._places):
             failures = [place.failure for place in self._places if place.failure is not None]
             self._fail_waiting(failures[-1])
-        ended, left = [], []
+        ended: list[Ticket] = []
+        left: list[Ticket] = []
         for ticket in self._tickets:  # asked once: other threads end requests meanwhile
             (ended if ticket.request.ended else left).append(ticket)
         self._tickets = left
