@@ -100,6 +100,7 @@ class Recovery:
         self._changed: list[str] = []  # places of them, found in the recovery that runs
         self._loaded = 0  # bytes of weights, in all its attempts
         self._partly = False  # on a board that had not lost all of them
+        self._emptied: set[int] = set()  # boards that had lost all of them
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -134,6 +135,7 @@ class Recovery:
             self._failures.clear()
         left_out: list[str] = []
         self._changed, self._loaded, self._partly = [], 0, False
+        self._emptied = set()
         rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
         self._progress = self._stepper.progress
@@ -208,24 +210,24 @@ class Recovery:
             else:
                 self._in_place(error, repaired)
         finally:  # a later attempt finds them right
-            emptied = self._note_loaded(repaired)
+            self._note_loaded(repaired)
         self._stepper.restored = self._stepper.progress
         if not left_out and not closed:
             found = self.damaged_adapters()
-            self._changed += [place for board, place in found if board not in emptied]
+            self._changed += [place for board, place in found if board not in self._emptied]
         self.on_boards()
         if self._stepper.observer is not None:
             self._stepper.observer.restored()
         return self.compute_again()
 
-    def _note_loaded(self, repaired: Counter[int]) -> set[int]:
-        """Count weights that an attempt has loaded. Returns the boards that had lost all of them,
-        and so their adapters."""
+    def _note_loaded(self, repaired: Counter[int]) -> None:
+        """Count weights that an attempt has loaded, and keep which boards had lost all of them, and
+        so their adapters: a later attempt may be the first to compare those."""
         placed = {board.board: board.placed_bytes for board in self._opened.plan.boards}
         emptied = {board for board, count in repaired.items() if count == placed.get(board)}
         self._loaded += repaired.total()
         self._partly |= emptied != set(repaired)
-        return emptied
+        self._emptied |= emptied
 
     def compute_again(self) -> int:
         """Run the rows of all open sequences again, on boards without tables. Returns their
