@@ -22,7 +22,20 @@ static const char *const opcode_names[] = {
     [LORA_CMD_BALLOT] = "BALLOT",
 };
 static const char *const unit_states[] = {"idle", "busy", "done", "failed"};
-static const char *const firmware_states[] = {"idle", "running", "waiting", "done", "error"};
+static const char *const firmware_states[] = {"idle", "running", "waiting",
+                                              "done", "error",   "stopped"};
+
+/* Of those of the privileged specification, the ones that the card's core has (docs/core.md). */
+static const char *const stop_causes[] = {
+    [1] = "code outside of local memory",
+    [2] = "not an instruction",
+    [3] = "ebreak",
+    [4] = "misaligned load",
+    [5] = "load from where nothing answers",
+    [6] = "misaligned store",
+    [7] = "store to where nothing answers",
+    [11] = "ecall",
+};
 
 #define NAMED(table, index)                                                                        \
     ((index) < sizeof(table) / sizeof((table)[0]) ? (table)[index] : "unknown")
@@ -53,12 +66,20 @@ static uint32_t peek(struct lora_cluster *cluster, uint32_t board, uint32_t bloc
     return status ? LORA_NONE : value;
 }
 
+static void add_stop(struct lora_cluster *cluster, uint32_t b) {
+    uint32_t cause = peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_STOP_CAUSE);
+    const char *name = NAMED(stop_causes, cause);
+    add(cluster, "  lora_ctrl: its core stands at 0x%x, cause %u (%s)\n",
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_STOP_PC), cause, name ? name : "unknown");
+}
+
 static void add_control(struct lora_cluster *cluster, uint32_t b) {
     const struct lora_board *it = &cluster->boards[b];
     uint32_t state = peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_FIRMWARE_STATE);
     add(cluster, "board %u %s (%s, serial %u): %s, firmware %s\n", b, it->info.address,
         it->info.name, it->info.serial, it->in_flight ? "in flight" : "no run in flight",
         NAMED(firmware_states, state));
+    if (state == LORA_FW_STOPPED) add_stop(cluster, b);
     add(cluster, "  lora_ctrl: operation %u list %u block 0x%x step %u epoch %u crc 0x%08x\n",
         peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_OPERATION),
         peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LIST_ID),

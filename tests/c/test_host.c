@@ -2,6 +2,7 @@
  * and ranges, links, runs, cancelling, hangs and reset; hostile arguments everywhere. */
 #include "emu_board.h"
 
+#include "internal.h"
 #include "lora/host.h"
 
 #define CONTROL_BANK TEST_DDR
@@ -262,6 +263,36 @@ static void check_loss(struct bench *bench) {
     CHECK(lora_cluster_reset(bench->cluster, &failure) == LORA_ERR_TRANSPORT && failure.board == 1);
 }
 
+static struct lora_transport emulated;
+
+static int read_of_stopped(void *handle, uint32_t block, uint32_t offset, uint32_t *value,
+                           struct lora_failure *failure) {
+    int status = emulated.register_read(handle, block, offset, value, failure);
+    if (block == LORA_BLOCK_CONTROL && offset == LORA_REG_FIRMWARE_STATE) *value = LORA_FW_STOPPED;
+    if (block == LORA_BLOCK_CONTROL && offset == LORA_REG_STOP_CAUSE) *value = 5;
+    if (block == LORA_BLOCK_CONTROL && offset == LORA_REG_STOP_PC) *value = 0x1234;
+    return status;
+}
+
+/* As a card's registers say it; emulated boards have no core that could stop. */
+static void check_report_of_stopped_core(void) {
+    struct bench bench;
+    begin(&bench, 2);
+    const struct lora_transport *own = bench.cluster->boards[1].transport;
+    emulated = *own;
+    struct lora_transport stopped = emulated;
+    stopped.register_read = read_of_stopped;
+    bench.cluster->boards[1].transport = &stopped;
+    lora_report_capture(bench.cluster, "board 1 hangs");
+    const char *second = strstr(lora_cluster_report(bench.cluster), "board 1 emu");
+    const char *line = "lora_ctrl: its core stands at 0x1234, cause 5 (load from where nothing "
+                       "answers)";
+    CHECK(second && strstr(second, "firmware stopped") && strstr(second, line));
+    CHECK(strstr(lora_cluster_report(bench.cluster), line) > second);
+    bench.cluster->boards[1].transport = own;
+    end(&bench);
+}
+
 static void check_hang(void) {
     struct bench bench;
     struct lora_failure failure;
@@ -306,5 +337,6 @@ int main(void) {
     check_memory();
     check_runs();
     check_hang();
+    check_report_of_stopped_core();
     return 0;
 }

@@ -33,12 +33,14 @@ def load(path: Path) -> Any:
         ("new", card, [word, MEMORY, START]),
         ("delete", None, [card]),
         ("begin", None, [card, ctypes.c_char_p, word]),
+        ("reset", None, [card]),
         ("run", None, [card, ctypes.c_uint64]),
         ("host_read", word, [card, word]),
         ("host_write", None, [card, word, word]),
         ("cycles", ctypes.c_uint64, [card]),
         ("instructions", ctypes.c_uint64, [card]),
         ("stopped", word, [card, ctypes.POINTER(word)]),
+        ("identity", word, [card, word]),
         ("difference", ctypes.c_char_p, [card]),
         ("read_cycles", None, [card, word]),
         ("bad_line", None, [card, ctypes.c_uint64]),
@@ -97,14 +99,20 @@ class SimulatedCard(Card):
         assert entry == 0  # where a reset begins
         self._callbacks = MEMORY(self._memory), START(self._start)
         self._card = self._library.card_new(self._seed, *self._callbacks)
-        self._code = code
+        self.code = code
         self.registers = HostRegisters(self._library, self._card)
         self.restart()
 
     def restart(self, cycles: int = 0) -> None:
         """The control program is loaded and begins, some cycles from now."""
         self._library.card_run(self._card, cycles)
-        self._library.card_begin(self._card, self._code, len(self._code))
+        self._library.card_begin(self._card, self.code, len(self.code))
+
+    def reset(self, cycles: int) -> None:
+        """All of the control, some cycles from now; then the control program begins."""
+        self._library.card_run(self._card, cycles)
+        self._library.card_reset(self._card)
+        self.restart()
 
     def set_arenas(self, arenas: dict[int, int]) -> None:
         """One arena a bank, from offset 0, at an address of its own."""
@@ -116,11 +124,10 @@ class SimulatedCard(Card):
 
     def _run(self) -> None:
         self._library.card_run(self._card, SLICE_CYCLES)
-        pc = ctypes.c_uint32()
-        cause = self._library.card_stopped(self._card, ctypes.byref(pc))
+        cause, pc = self.stop()
         differs = self._library.card_difference(self._card).decode()
         if cause or self._failure or differs:
-            stop = f"the core stands at {pc.value:#x}, cause {cause}" if cause else ""
+            stop = f"the core stands at {pc:#x}, cause {cause}" if cause else ""
             pytest.fail("; ".join(filter(None, (stop, self._failure, differs))))
 
     def _memory(self, address: int, lanes: int, data: int) -> int:
@@ -158,6 +165,16 @@ class SimulatedCard(Card):
     def fail_line(self, bank: int, offset: int) -> None:
         """Accesses of that line of board memory are answered with an error."""
         self._library.card_bad_line(self._card, (bank + 1) * BANK_BYTES + offset // 64 * 64)
+
+    def stop(self) -> tuple[int, int]:
+        """(cause, address) of the core's stop by its ports; cause 0: it runs."""
+        pc = ctypes.c_uint32()
+        cause = self._library.card_stopped(self._card, ctypes.byref(pc))
+        return cause, pc.value
+
+    def identity(self) -> list[int]:
+        """What the board tells the control of itself: its kind, its serial, the image's CRC."""
+        return [self._library.card_identity(self._card, which) for which in range(3)]
 
     def measured(self) -> Measured:
         """What the last doorbell's run took."""

@@ -12,10 +12,12 @@ import pytest
 
 from lora_host import abi
 from lora_sdk.compile.lower import lower
+from lora_sdk.core.step import KvOp, Row
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing.control import Cost
 from tests.rtl.card_rig import SimulatedCard, load
 from tests.rtl.core_rig import SOURCES, build
+from tests.rtl_rig import first_then_long
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, board, overlay
@@ -44,6 +46,54 @@ def test_it_registers_a_model_of_the_papers_size(card: SimulatedCard) -> None:
     instructions, cycles = card.counts()
     assert instructions > 10_000_000  # all of them compared with the reference
     assert cycles < 3 * instructions
+
+
+IDENTITY = (abi.REG_IDENTITY_BOARD, abi.REG_IDENTITY_SERIAL, abi.REG_FIRMWARE_CRC)
+STOP = (abi.REG_FIRMWARE_STATE, abi.REG_STOP_CAUSE, abi.REG_STOP_PC)
+
+
+def seen(card: SimulatedCard, registers: tuple[int, ...]) -> list[int]:
+    return [card.registers[place // 4] for place in registers]
+
+
+def tells_its_identity(card: SimulatedCard) -> None:
+    """As the board gives it, whatever the host writes there, behind a restart too."""
+    said = card.identity()
+    assert len(set(said)) == 3 and 0 not in said
+    assert seen(card, IDENTITY) == said
+    for place in IDENTITY:
+        card.registers[place // 4] = 0x5A5A5A5A
+    assert seen(card, IDENTITY) == said
+    card.restart(100)
+    assert seen(card, IDENTITY) == said
+
+
+def tells_where_its_core_stands(card: SimulatedCard) -> None:
+    """A record that did not reach memory has no done bit behind it, but the host sees why."""
+    card.set_arenas({CONTROL: 1 << 20})
+    card.operate(abi.OP_IDENTIFY)
+    assert seen(card, STOP) == [abi.FW_DONE, 0, 0]
+    card.fail_line(CONTROL, abi.COMPLETION_OFFSET)
+    with pytest.raises(pytest.fail.Exception, match=r"the core stands .* cause 5"):
+        card.operate(abi.OP_IDENTIFY)
+    cause, place = card.stop()
+    assert cause == 5 and 0 < place < len(card.code)
+    assert seen(card, IDENTITY) == card.identity()  # meanwhile the stop is written, in three cycles
+    assert seen(card, STOP) == [abi.FW_STOPPED, cause, place]
+    assert not card.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE
+    card.fail_line(0, 0)
+    card.restart()
+    card.set_arenas({CONTROL: 1 << 20})
+    card.operate(abi.OP_IDENTIFY)
+    assert seen(card, STOP) == [abi.FW_DONE, 0, 0]
+
+
+def test_it_tells_its_identity(card: SimulatedCard) -> None:
+    tells_its_identity(card)
+
+
+def test_it_tells_where_its_core_stands(card: SimulatedCard) -> None:
+    tells_where_its_core_stands(card)
 
 
 class Untimed(SimulatedCard):
@@ -93,6 +143,51 @@ def test_it_begins_again_at_any_cycle(seed: int) -> None:
             assert card.registers[number] == 0
     *_, completion, error = cases.register(card, "llama", 2)
     assert completion["status"] == abi.OK, error
+    card.close()
+
+
+def is_reset_at_any_cycle(card: SimulatedCard, seed: int) -> None:
+    """All of it, in the middle of registrations and of steps: then both are done."""
+    plan, *_ = cases.register(card, "llama", 1)
+    _, registered = card.counts()
+    ops = [KvOp.table(0, 0, plan.page_count - 1), KvOp.length(0, 0)]
+    chance = random.Random(seed)
+
+    def all_of_it() -> list[tuple[int, bytes]]:
+        *_, completion, error = cases.register(card, "llama", 1)
+        assert completion["status"] == abi.OK, error
+        completion, error = cases.step(card, plan, 1, [Row(0, 0, 7, 0)], ops)
+        assert completion["status"] == abi.OK, error
+        assert seen(card, IDENTITY) == card.identity()
+        return list(card.started)
+
+    def start(operation: int, place: int) -> None:
+        card.registers[abi.REG_OPERATION // 4] = operation
+        card.registers[abi.REG_CONTROL_BANK // 4] = CONTROL
+        card.registers[abi.REG_BLOCK_OFFSET // 4] = place
+        card.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
+
+    want = all_of_it()
+    _, before = card.counts()
+    card.reset(0)
+    assert all_of_it() == want
+    _, both = card.counts()
+    for _ in range(2):
+        card.set_arenas(plan.boards[0].arenas)
+        start(abi.OP_REGISTER, plan.boards[0].control.list_offset)
+        card.reset(chance.randrange(1, registered))
+        assert card.registers[abi.REG_ARENA_COUNT // 4] == 0
+        *_, completion, error = cases.register(card, "llama", 1)
+        assert completion["status"] == abi.OK, error
+        start(abi.OP_STEP, plan.boards[0].control.block_offset)
+        card.reset(chance.randrange(1, both - before - registered))
+        assert all_of_it() == want
+
+
+@pytest.mark.parametrize("seed", first_then_long(range(1, 9)))
+def test_all_of_it_is_reset_at_any_cycle(seed: int) -> None:
+    card = SimulatedCard(seed)
+    is_reset_at_any_cycle(card, seed)
     card.close()
 
 

@@ -16,7 +16,13 @@ from lora_sdk.core.step import KvOp, Row
 from tests.rtl import core_rig
 from tests.rtl.card_rig import SimulatedCard, load
 from tests.rtl.crossing_rig import SOURCES, build, counts, run
-from tests.rtl.test_card_image_simulated import Untimed, generate_tokens
+from tests.rtl.test_card_image_simulated import (
+    Untimed,
+    generate_tokens,
+    is_reset_at_any_cycle,
+    tells_its_identity,
+    tells_where_its_core_stands,
+)
 from tests.rtl_rig import first_then_long
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
@@ -58,20 +64,46 @@ def test_ports_answer_what_was_asked(seed: int, resets: bool) -> None:
     assert (found["resets"] > 0) == resets
 
 
-# (program, file, right, wrong)
+# (program, file, right, wrong, what is said)
+MEMORY, HOST = "control/memory_port.sv", "control/host_port.sv"
 MISTAKES = {
     "a word is taken with its request": (
         "cells", "crossing/word_cross.sv", ".d(request),", ".d(request ^ (in_valid && in_ready)),",
+        "",
     ),
-    "a burst has a line more": (
-        "ports", "control/memory_port.sv", "8'(asked.beats)", "8'(asked.beats) + 8'd1",
+    "a burst has a line more": ("ports", MEMORY, "8'(asked.beats)", "8'(asked.beats) + 8'd1", ""),
+    "a burst begins at the end of a page": (
+        "ports", MEMORY, "araddr <= {asked.line, 6'd0}", "araddr <= {asked.line | 42'd60, 6'd0}",
+        "a burst crosses 4 KiB",
+    ),
+    "a read's address is offered for a cycle": (
+        "ports", MEMORY, "if (arvalid && arready) arvalid", "if (arvalid) arvalid",
+        "AR changed before it was taken",
+    ),
+    "a write's address is offered for a cycle": (
+        "ports", MEMORY, "if (awvalid && awready) awvalid", "if (awvalid) awvalid",
+        "AW changed before it was taken",
+    ),
+    "what is written goes with its address": (
+        "ports", MEMORY, "if (wvalid && wready) wvalid", "if (awvalid && awready) wvalid",
+        "W changed before it was taken",
+    ),
+    "two words are written": (
+        "ports", MEMORY, "64'(asked.strobe) <<", "64'({asked.strobe, asked.strobe}) <<",
+        "a write is not of one word",
+    ),
+    "a word read is offered for a cycle": (
+        "ports", HOST, "if (rready) begin", "if (1'b1) begin", "R changed before it was taken",
+    ),
+    "the end of a write is offered for a cycle": (
+        "ports", HOST, "if (bready) begin", "if (1'b1) begin", "B changed before it was taken",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
-    target, path, right, wrong = MISTAKES[name]
+    target, path, right, wrong, said = MISTAKES[name]
     sources = shutil.copytree(SOURCES, tmp_path / "rtl")
     text = (sources / path).read_text()
     assert text.count(right) == 1
@@ -81,7 +113,8 @@ def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
         runs = [("--words", 4000, "--a", a, "--b", b) for a, b in RATIOS[::3]]
     else:
         runs = [("--edges", 400_000, "--seed", seed) for seed in (1, 2, 3)]
-    assert any(run(program, *options, *more)[0] for options in runs for more in ((), ("--resets",)))
+    ends = (run(program, *options, *more) for options in runs for more in ((), ("--resets",)))
+    assert any(status and said in text for status, text in ends)
 
 
 # --- the control among its clocks ---
@@ -102,6 +135,7 @@ def card(request: pytest.FixtureRequest) -> Iterator[SimulatedCard]:
 
 def test_it_says_who_it_is(card: SimulatedCard) -> None:
     cases.test_it_says_who_it_is(card)
+    tells_its_identity(card)
     # an interrupt has ended the wait, and reading AP_CTRL has cleared done
     assert card.registers[abi.REG_ISR // 4] == 1
     assert not card.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE
@@ -142,11 +176,16 @@ def test_an_error_of_memory_fails_the_run(card: SimulatedCard) -> None:
 
 
 def test_an_error_at_the_window_stops_the_core(card: SimulatedCard) -> None:
-    """A record that did not reach memory has no done bit behind it."""
-    card.set_arenas({CONTROL: 1 << 20})
-    card.fail_line(CONTROL, abi.COMPLETION_OFFSET)
-    with pytest.raises(pytest.fail.Exception, match=r"the core stands .* cause 5"):
-        card.operate(abi.OP_IDENTIFY)
+    tells_where_its_core_stands(card)
+
+
+@SLOW
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_all_of_it_is_reset_at_any_cycle(seed: int) -> None:
+    """The clocks go on: the host asks through it, memory owes answers, links have words to come."""
+    made = SimulatedCard(seed, library())
+    is_reset_at_any_cycle(made, seed)
+    made.close()
 
 
 def test_the_host_sees_the_end_of_its_registers(card: SimulatedCard) -> None:

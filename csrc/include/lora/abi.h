@@ -90,6 +90,8 @@ enum lora_control_register {
     LORA_REG_LAST_STEP = 0x58,      /* number of the last step that is done */
     LORA_REG_TOKEN = 0x5c,          /* writable; GENERATE: the newest token, LORA_TOKEN_* */
     LORA_REG_CANCEL = 0x60,         /* writable; GENERATE, rank 0: not 0 ends it */
+    LORA_REG_STOP_CAUSE = 0x64,     /* LORA_FW_STOPPED: why, as mcause has it */
+    LORA_REG_STOP_PC = 0x68,        /* and where */
     LORA_REG_LAST_INDEX = 0x80,     /* + 4*unit: last command index started there, ~0 none */
     LORA_REG_UNIT_STATE = 0xa0,     /* + 4*unit: enum lora_unit_state */
     LORA_REG_ARENAS = 0x400         /* LORA_MAX_ARENAS records of struct lora_arena_record */
@@ -126,7 +128,8 @@ enum lora_firmware_state {
     LORA_FW_RUNNING = 1,
     LORA_FW_WAITING = 2,
     LORA_FW_DONE = 3,
-    LORA_FW_ERROR = 4
+    LORA_FW_ERROR = 4,
+    LORA_FW_STOPPED = 5 /* its core cannot go on; from the hardware */
 };
 
 struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */

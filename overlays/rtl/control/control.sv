@@ -12,6 +12,7 @@ module control
     input  logic                  clk,
     input  logic                  rst,
     input  logic                  restart,
+    input  logic [2:0][31:0]       identity,      // as control_core has it
     // local memory for others, as soft_core has it
     input  logic                  load_valid,
     output logic                  load_ready,
@@ -110,6 +111,7 @@ module control
       .clk(clk),
       .rst(rst),
       .restart(restart),
+      .identity(identity),
       .load_valid(load_valid),
       .load_ready(load_ready),
       .load_write(load_write),

@@ -79,6 +79,7 @@ module control_clocks
     output logic [LINKS-1:0][LOCAL_BITS-1:0] link_test,
     input  logic [LINKS-1:0]                 link_test_done,
     input  logic [LINKS-1:0]                 link_test_failed,
+    input  logic [2:0][31:0]       identity,      // as control_core has it
     // local memory for others, as soft_core has it
     input  logic                  load_valid,
     output logic                  load_ready,
@@ -322,6 +323,7 @@ module control_clocks
       .r_last(r_last),
       .r_error(r_error),
       .restart(restart),
+      .identity(identity),
       .load_valid(load_valid),
       .load_ready(load_ready),
       .load_write(load_write),

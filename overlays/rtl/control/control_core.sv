@@ -12,6 +12,8 @@ module control_core
     input  logic                  clk,
     input  logic                  rst,
     input  logic                  restart,
+    // what the host reads at IDENTITY_BOARD, IDENTITY_SERIAL and FIRMWARE_CRC
+    input  logic [2:0][31:0]       identity,
     // local memory for others, as soft_core has it
     input  logic                  load_valid,
     output logic                  load_ready,
@@ -139,6 +141,10 @@ module control_core
       .host_word(host_word),
       .host_stored(host_stored),
       .host_data(host_data),
+      .identity(identity),
+      .stopped(stopped),
+      .stopped_cause(stopped_cause),
+      .stopped_pc(stopped_pc),
       .host_writes(host_writes),
       .clearing(clearing),
       .done(done)

@@ -1,5 +1,6 @@
 // lora_ctrl's register file. The host sees the rules of AP_CTRL and registers that it cannot write; the
-// core's side has neither. A word read is there a cycle later.
+// core's side has neither. A word read is there a cycle later. Where a core has stopped
+// stands behind its state; no record is written, so it is not done.
 module control_registers
   import abi_types::*;
 (
@@ -15,6 +16,10 @@ module control_registers
     input  logic [10:0] host_word,
     input  logic [31:0] host_stored,
     output logic [31:0] host_data,
+    input  logic [2:0][31:0] identity,  // at IDENTITY_BOARD and behind it
+    input  logic        stopped,
+    input  logic [3:0]  stopped_cause,
+    input  logic [31:0] stopped_pc,
     output logic        host_writes,  // and it may: an arena's record may have changed
     output logic        clearing,
     output logic        done
@@ -30,19 +35,37 @@ module control_registers
        host_word >= 11'(LORA_REG_ARENAS / 4));
   assign done = ap[1];
 
+  localparam logic [8:0] IDENTITY = 9'(LORA_REG_IDENTITY_BOARD / 4);
   logic [8:0] cleared;
+  logic [8:0] which;
+  logic [1:0] told;  // of what a stopped core leaves to be said
+  logic tells;
   logic [3:0] write;
   logic [10:0] word;
   logic [31:0] stored;
   assign clearing = cleared != 9'(LORA_REG_ARENAS / 4);
-  assign write = clearing ? 4'hf : core_valid ? core_write : 4'd0;
-  assign word = clearing ? 11'(cleared) : core_word;
-  assign stored = clearing ? 32'd0 : core_stored;
+  assign tells = stopped && !clearing && told != 2'd3;
+  assign which = cleared - IDENTITY;
+  assign write = clearing || tells ? 4'hf : core_valid ? core_write : 4'd0;
+  always_comb begin
+    word = core_word;
+    stored = core_stored;
+    if (clearing) begin
+      word = 11'(cleared);
+      stored = which < 9'd3 ? identity[which[1:0]] : 32'd0;
+    end else if (tells)
+      case (told)
+        2'd0: {word, stored} = {11'(LORA_REG_STOP_CAUSE / 4), 28'd0, stopped_cause};
+        2'd1: {word, stored} = {11'(LORA_REG_STOP_PC / 4), stopped_pc};
+        default: {word, stored} = {11'(LORA_REG_FIRMWARE_STATE / 4), LORA_FW_STOPPED};
+      endcase
+  end
   always_ff @(posedge clk) begin
     for (int lane = 0; lane < 4; lane++)
       if (write[lane]) words[word][8*lane+:8] <= stored[8*lane+:8];
     core_read <= words[word];
     cleared <= rst ? 9'd0 : cleared + 9'(clearing);
+    told <= rst ? 2'd0 : told + 2'(tells);
   end
   always_ff @(posedge clk) begin
     if (host_writes) words[host_word] <= host_stored;

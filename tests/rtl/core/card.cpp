@@ -76,6 +76,8 @@ void card_delete(void *card) { delete played(card); }
 void card_begin(void *card, const uint8_t *code, uint32_t bytes) {
     card_of(card)->begin(code, bytes);
 }
+// Of all of it, in this cycle.
+void card_reset(void *card) { card_of(card)->reset(); }
 void card_run(void *card, uint64_t cycles) {
     uint32_t none;
     card_of(card)->run(cycles);
@@ -118,5 +120,8 @@ uint32_t card_stopped(void *card, uint32_t *pc) {
     *pc = core.stopped_pc;
     return core.stopped ? core.stopped_cause : 0;
 }
+
+// What the board is: its kind, its serial, the image's CRC.
+uint32_t card_identity(void *card, uint32_t which) { return card_of(card)->core().identity[which]; }
 
 } // extern "C"

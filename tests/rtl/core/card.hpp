@@ -21,7 +21,7 @@
 #include <random>
 
 class Card {
-    static constexpr uint32_t CLEAR_CYCLES = 300;
+    static constexpr uint32_t CLEAR_CYCLES = 300, IDENTITIES = 3;
 
   public:
     Card(uint32_t seed, Memory memory, Units &works)
@@ -33,6 +33,8 @@ class Card {
         core_->clk = 0;
         core_->rst = core_->restart = 1;
         core_->load_valid = core_->unit_write = 0;
+        for (uint32_t i = 0; i < IDENTITIES; i++)
+            core_->identity[i] = (seed + 1) * 0x9e3779b1 + i * 0x85ebca6b;
         bus_->quiet();
         units_.quiet(*core_);
         for (uint32_t i = 0; i < Bus::RESET_CYCLES; i++) clock();

@@ -93,7 +93,7 @@ class Bench {
 
     void look() {
         for (const std::string &what :
-             {control_.wrong, host_.wrong, link_.wrong, memory_.broken(), host_.lite.broken()})
+             {memory_.broken(), host_.lite.broken(), control_.wrong, host_.wrong, link_.wrong})
             if (!what.empty()) problem(what);
     }
 
