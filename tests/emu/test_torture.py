@@ -214,6 +214,9 @@ FOUND = {
         28240, "adapter load", 2, (Fault("done too early", 0, 2),
                                    Fault("bit of an adapter flipped", 1, 1, (825987, 3))),
     ),
+    "an adapter's header says that it lies nowhere": Run(
+        77985, "adapter load", 4, (Fault("bit of an adapter flipped", 2, 0, (256458, 6)),)
+    ),
     "both boards leave, one after the other, each the first of its cluster": Run(
         29422, "verify", 2, (Fault("board leaves the bus", 0, 3, (0,)),
                              Fault("board leaves the bus", 0, 2, (0,))),

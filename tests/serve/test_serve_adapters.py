@@ -77,16 +77,13 @@ def test_model_chooses_the_adapter(server: Served, root: Path) -> None:
 
 def test_an_adapter_in_use_stays(server: Served) -> None:
     assert load(server, "plain", "deep/lora").status == 200
-    stream = iter(
-        server.client().completions.create(
-            model="plain", prompt=PROMPT, max_tokens=900, stream=True,
-            extra_body={"ignore_eos": True},
-        )
-    )  # fmt: skip
-    next(stream)
+    stream = server.client().completions.create(
+        model="plain", prompt=PROMPT, max_tokens=900, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(stream))
     got = unload(server, "plain")
     assert got.status == 409 and got.body["error"]["code"] == "adapter_in_use"
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert eventually(server.settled)
     assert unload(server, "plain").status == 200
 

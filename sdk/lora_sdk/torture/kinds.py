@@ -303,7 +303,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "bit of an adapter flipped", "memory", ("adapter load",), flip_adapter,
         "sums between steps, the board if it is in the header", "place",
-        ("CRC", "NAN", "ROW", "SIZE"), numbers=PLACE,
+        ("CRC", "NAN", "ROW", "SIZE", "ADDRESS"), numbers=PLACE,
     ),
     Kind(
         "bit of a command list flipped", "memory", STEPS, flip_list, "the list's seal", "board",
