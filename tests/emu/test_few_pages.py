@@ -47,7 +47,7 @@ def outputs(result: Result) -> list[Any]:
     return [(one.token_ids, one.score, one.finish_reason) for one in result.outputs]
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.long)])
 def test_every_text_is_that_of_the_request_alone(folders: Folders, count: int) -> None:
     wanted, every = [], requests(count)
     assert needed(every) >= 3 * PAGES

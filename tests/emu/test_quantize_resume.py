@@ -77,7 +77,7 @@ def dies(model: Path, out: Path, at: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shard_bytes", [200_000, 400_000])
+@pytest.mark.parametrize("shard_bytes", [200_000, pytest.param(400_000, marks=pytest.mark.long)])
 def test_killed_at_every_write(
     shard_bytes: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

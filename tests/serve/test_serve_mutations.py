@@ -164,7 +164,7 @@ def test_some(target: Served, caplog: pytest.LogCaptureFixture) -> None:
     assert ends["400"] > 300 and ends["200"] > 50 and ends["dropped"] > 20, ends
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many(target: Served, caplog: pytest.LogCaptureFixture) -> None:
     ends = bombard(target, 10_000, caplog)
     assert ends["400"] > 3000 and ends["200"] > 500, ends

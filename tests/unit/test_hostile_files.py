@@ -100,8 +100,14 @@ def test_some_mutations(name: str, tmp_path: Path) -> None:
     run(name, tmp_path, 200)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
+# A minute or two each; the fuzzers reach further in these (docs/fuzzing.md).
+LONG = {"xclbin", "vrtbin", "adapter_config"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.long if n in LONG else pytest.mark.slow) for n in FORMATS],
+)
 def test_ten_thousand_mutations(name: str, tmp_path: Path) -> None:
     run(name, tmp_path, FEWER.get(name, SLOW))
 
