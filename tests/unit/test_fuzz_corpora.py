@@ -55,6 +55,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "replay"
 
 
+@pytest.mark.slow
 def test_the_corpora_in_c(programs: Path) -> None:
     for name in C_TARGETS:
         done = subprocess.run(
