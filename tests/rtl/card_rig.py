@@ -108,9 +108,13 @@ class SimulatedCard(Card):
         self._library.card_run(self._card, cycles)
         self._library.card_begin(self._card, self.code, len(self.code))
 
+    def wait(self, cycles: int) -> None:
+        """Until the done bit, at most so long."""
+        self._library.card_run(self._card, cycles)
+
     def reset(self, cycles: int) -> None:
         """All of the control, some cycles from now; then the control program begins."""
-        self._library.card_run(self._card, cycles)
+        self.wait(cycles)
         self._library.card_reset(self._card)
         self.restart()
 

@@ -149,39 +149,43 @@ def test_it_begins_again_at_any_cycle(seed: int) -> None:
 def is_reset_at_any_cycle(card: SimulatedCard, seed: int) -> None:
     """All of it, in the middle of registrations and of steps: then both are done."""
     plan, *_ = cases.register(card, "llama", 1)
-    _, registered = card.counts()
     ops = [KvOp.table(0, 0, plan.page_count - 1), KvOp.length(0, 0)]
     chance = random.Random(seed)
 
-    def all_of_it() -> list[tuple[int, bytes]]:
+    def register() -> int:
+        """Its cycles."""
+        _, begins = card.counts()
         *_, completion, error = cases.register(card, "llama", 1)
         assert completion["status"] == abi.OK, error
+        return card.counts()[1] - begins
+
+    def step() -> int:
+        _, begins = card.counts()
         completion, error = cases.step(card, plan, 1, [Row(0, 0, 7, 0)], ops)
         assert completion["status"] == abi.OK, error
         assert seen(card, IDENTITY) == card.identity()
-        return list(card.started)
+        return card.counts()[1] - begins
 
-    def start(operation: int, place: int) -> None:
+    def cut(operation: int, place: int, cycles: int) -> None:
+        """A reset within the first half of so many, while it runs."""
         card.registers[abi.REG_OPERATION // 4] = operation
         card.registers[abi.REG_CONTROL_BANK // 4] = CONTROL
         card.registers[abi.REG_BLOCK_OFFSET // 4] = place
         card.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
-
-    want = all_of_it()
-    _, before = card.counts()
-    card.reset(0)
-    assert all_of_it() == want
-    _, both = card.counts()
-    for _ in range(2):
-        card.set_arenas(plan.boards[0].arenas)
-        start(abi.OP_REGISTER, plan.boards[0].control.list_offset)
-        card.reset(chance.randrange(1, registered))
+        card.wait(chance.randrange(1000, cycles // 2))
+        assert seen(card, STOP[:1])[0] in (abi.FW_RUNNING, abi.FW_WAITING)
+        card.reset(chance.randrange(100))
         assert card.registers[abi.REG_ARENA_COUNT // 4] == 0
-        *_, completion, error = cases.register(card, "llama", 1)
-        assert completion["status"] == abi.OK, error
-        start(abi.OP_STEP, plan.boards[0].control.block_offset)
-        card.reset(chance.randrange(1, both - before - registered))
-        assert all_of_it() == want
+
+    registered, stepped = register(), step()
+    want = list(card.started)
+    for _ in range(2):
+        cut(abi.OP_REGISTER, plan.boards[0].control.list_offset, registered)
+        register()
+        cut(abi.OP_STEP, plan.boards[0].control.block_offset, stepped)
+        register()
+        step()
+        assert card.started == want
 
 
 @pytest.mark.parametrize("seed", first_then_long(range(1, 9)))
