@@ -135,10 +135,10 @@ def card(request: pytest.FixtureRequest) -> Iterator[SimulatedCard]:
 
 def test_it_says_who_it_is(card: SimulatedCard) -> None:
     cases.test_it_says_who_it_is(card)
-    tells_its_identity(card)
     # an interrupt has ended the wait, and reading AP_CTRL has cleared done
     assert card.registers[abi.REG_ISR // 4] == 1
     assert not card.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE
+    tells_its_identity(card)
 
 
 def test_it_runs_steps(card: SimulatedCard) -> None:
