@@ -50,7 +50,7 @@ class Item:
 def test_a_third_of_many_cases_is_kept_of_each_parameter() -> None:
     pairs = [(boards, case) for boards in (1, 2, 4) for case in range(100)]
     many = {pair: Item(f"tests/a.py::test_many[{pair[0]}-{pair[1]}]") for pair in pairs}
-    few = [Item(f"tests/a.py::test_few[{case}]") for case in range(10)]
+    few = [Item(f"tests/a.py::test_few[{case}]") for case in range(thinning.MANY)]
     fast = [Item(f"tests/a.py::test_fast[{case}]", frozenset()) for case in range(30)]
     items = [*many.values(), *few, *fast]
     kept = thinning.thinned(items, 3)
@@ -58,3 +58,4 @@ def test_a_third_of_many_cases_is_kept_of_each_parameter() -> None:
     for boards in (1, 2, 4):
         assert 20 < sum(many[boards, case] in kept for case in range(100)) < 50
     assert thinning.thinned(items, 1) == set(items)
+    assert len(thinning.thinned([*many.values()], 10**9)) == 1
