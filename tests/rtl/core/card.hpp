@@ -91,7 +91,7 @@ class Card {
     // Of all of it, at any cycle: buses and units forget what was asked. Then begin().
     void reset() {
         core_->rst = 1;
-        clock(); // an instruction that is being done is done
+        for (uint32_t i = 0; i < Bus::HOLD_CYCLES; i++) clock(); // what is being done is done
         begun_ = false;
         for (uint32_t i = 0; i < 3; i++) {
             units_.reset();

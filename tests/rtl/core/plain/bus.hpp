@@ -17,6 +17,8 @@ class Bus {
   public:
     static constexpr uint32_t RESET_CYCLES = 2;
 
+    static constexpr uint32_t HOLD_CYCLES = 1; // until a reset holds the core
+
     Bus(VControl &core, Memory memory, std::minstd_rand &random, bool varied)
         : core_(core), random_(random), varied_(varied), memory_(memory), list_(memory) {}
 

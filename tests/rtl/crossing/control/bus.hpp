@@ -22,6 +22,7 @@ class Bus {
 
   public:
     static constexpr uint32_t RESET_CYCLES = 100;
+    static constexpr uint32_t HOLD_CYCLES = 2; // until a reset holds the core
 
     Bus(VControl &core, Memory memory, std::minstd_rand &random, bool)
         : core_(core), clocks_(static_cast<uint32_t>(random())),
@@ -121,6 +122,7 @@ class Bus {
             return false;
         }
         rang_ = rings_;
+        if (rings_) interrupted_ = false; // the line was high until ISR was written
         return true;
     }
     uint32_t answer() const { return host_.data; }
