@@ -58,6 +58,8 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "control",
         "control_clocks",
         "router",
+        "vector_slot",
+        "attention_slot",
     ],
 )
 def test_a_unit_elaborates_without_latches(
