@@ -5,8 +5,8 @@ the check of a user's container all use this description."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from . import abi, axlf
@@ -34,6 +34,7 @@ from .xclbin import (
 )
 
 PLATFORM = "xilinx_u280_gen3x16_xdma_base_1"
+PART = "xcu280-fsvh2892-2L-e"
 _SHELL = {"vendor": "xilinx", "board_id": "u280", "name": "gen3x16_xdma_base"}
 EMULATION_MARK = b"emulation: holds no bitstream"
 CONTROL_KERNEL = "lora_ctrl"
@@ -113,6 +114,27 @@ def describe(overlay: Overlay) -> Description:
         Clock(100, axlf.CLOCK_SYSTEM, "SYSTEM_CLK"),
     )
     return Description(memories, tuple(ips), connections, clocks, kernels)
+
+
+def without(parts: Description, banks: Collection[int], links: bool) -> Description:
+    """Of a description, what a kernel has that leads to `banks` alone, and to no link core without
+    `links`. Its arguments are numbered anew."""
+    control = parts.kernels[0]
+    scalars = [a for a in control.arguments if a.qualifier != GLOBAL]
+    pointers = [a for a in control.arguments if a.qualifier == GLOBAL]
+    kept = [
+        replace(argument, id=len(scalars) + place)
+        for place, argument in enumerate(pointers[bank] for bank in sorted(banks))
+    ]
+    kernels = (replace(control, arguments=(*scalars, *kept)), *(parts.kernels[1:] if links else ()))
+    names = {kernel.name for kernel in kernels}
+    ips = tuple(ip for ip in parts.ips if ip.kernel in names)
+    place = next(i for i, ip in enumerate(ips) if ip.kernel == CONTROL_KERNEL)
+    connections = (
+        Connection(argument.id, place, bank)
+        for argument, bank in zip(kept, sorted(banks), strict=True)
+    )
+    return replace(parts, kernels=kernels, ips=ips, connections=tuple(connections))
 
 
 def emulation_container(overlay: Overlay) -> bytes:
@@ -217,7 +239,7 @@ def _build_metadata(kernels: Sequence[Kernel]) -> dict[str, object]:
         "version_major": "1",
         "version_minor": "0",
         "generated_by": maker,
-        "board": {"part": "xcu280-fsvh2892-2L-e", "vendor": "xilinx.com", "name": "u280"},
+        "board": {"part": PART, "vendor": "xilinx.com", "name": "u280"},
         "feature_roms": [{"featureRom": rom, **rom}],
     }
     region = {"name": "OCL_REGION_0", "kernels": [_kernel_facts(kernel) for kernel in kernels]}

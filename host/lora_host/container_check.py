@@ -36,9 +36,12 @@ def check_container(container: Xclbin, overlay: Overlay, name: str) -> None:
         )
 
 
-def differences(container: Xclbin, overlay: Overlay) -> list[Difference]:
-    """Kernels, arguments, banks, clocks and ABI, compared with the manifest."""
-    required = describe(overlay)
+def differences(
+    container: Xclbin, overlay: Overlay, required: Description | None = None
+) -> list[Difference]:
+    """Kernels, arguments, banks, clocks and ABI, compared with the manifest, or with `required`, a
+    part of it."""
+    required = required or describe(overlay)
     return [
         *_banks(container, required),
         *_kernels(container, required),

@@ -11,6 +11,7 @@ from .errors import OverlayError
 
 SCALAR, GLOBAL, STREAM = 0, 1, 4  # addressQualifier
 MAX_XML_BYTES = 16 << 20
+REGISTER_BYTES = 0x10000  # of a kernel, in the shell's map
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def ports_of(kernel: Kernel) -> list[Port]:
     ports = []
     for name in sorted({a.port for a in kernel.arguments if a.port}):
         slave = name == "S_AXI_CONTROL"
-        mode, span = ("slave", "0x10000") if slave else ("master", "0xFFFFFFFF")
+        mode, span = ("slave", f"{REGISTER_BYTES:#x}") if slave else ("master", "0xFFFFFFFF")
         ports.append(Port(name, mode, span, "32" if slave else "512", "addressable"))
     return ports
 
@@ -135,6 +136,6 @@ def _element(kernel: Kernel) -> ElementTree.Element:
     for instance, base in kernel.instances:
         element = ElementTree.SubElement(node, "instance", name=instance)
         ElementTree.SubElement(
-            element, "addrRemap", base=hex(base), range="0x10000", port="S_AXI_CONTROL"
+            element, "addrRemap", base=hex(base), range=hex(REGISTER_BYTES), port="S_AXI_CONTROL"
         )
     return node

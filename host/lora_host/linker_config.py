@@ -4,35 +4,40 @@ ports and their banks, streams to the link cores, clock. The linker chooses the 
 
 from __future__ import annotations
 
-from .alveo_container import (
-    CONTROL_KERNEL,
-    LINK_KERNELS,
-    PLATFORM,
-    describe,
-    instance_name,
-)
+from .alveo_container import CONTROL_KERNEL, LINK_KERNELS, Description, describe, instance_name
 from .kernel_metadata import GLOBAL
 from .overlay import Overlay
 
+# What the linker calls the shell that cards name alveo_container.PLATFORM.
+DEVELOPMENT_PLATFORM = "xilinx_u280_gen3x16_xdma_1_202211_1"
 
-def linker_config(overlay: Overlay) -> str:
-    """Text of the .cfg file. OverlayError if the board does not use xclbin."""
-    parts = describe(overlay)
+
+def linker_config(
+    overlay: Overlay, parts: Description | None = None, platform: str = DEVELOPMENT_PLATFORM
+) -> str:
+    """Text of the .cfg file; of `parts` alone where a kernel has not all. OverlayError if the board
+    does not use xclbin."""
+    parts = parts or describe(overlay)
     control = parts.kernels[0]
-    tags = [memory.tag for memory in parts.memories]
-    pointers = [argument for argument in control.arguments if argument.qualifier == GLOBAL]
+    names = {a.id: a.name for a in control.arguments if a.qualifier == GLOBAL}
     unit = instance_name(CONTROL_KERNEL)
     mhz = overlay.clock_hz // 1_000_000
     lines = [
         f"# {overlay.title}: generated from its manifest by 'lora overlay build'",
-        f"platform={PLATFORM}",
+        f"platform={platform}",
         f"kernel_frequency={mhz}",
         "",
         "[connectivity]",
         *(f"nk={kernel.name}:1:{kernel.instances[0][0]}" for kernel in parts.kernels),
-        *(f"sp={unit}.{a.name}:{tag}" for a, tag in zip(pointers, tags, strict=True)),
+        *(
+            f"sp={unit}.{names[row.argument]}:{parts.memories[row.memory].tag}"
+            for row in parts.connections
+        ),
     ]
+    there = {kernel.name for kernel in parts.kernels}
     for port, kernel in enumerate(LINK_KERNELS):
+        if kernel not in there:
+            continue
         core = instance_name(kernel)
         lines += [f"sc={unit}.tx{port}:{core}.tx_axis", f"sc={core}.rx_axis:{unit}.rx{port}"]
         lines += [f"connect=io_clk_qsfp{port}_refclkb_00:{core}/gt_refclk_{port}"]

@@ -331,8 +331,11 @@ def check_vrtbin(vrtbin: Vrtbin, overlay: Overlay, name: str) -> None:
         )
 
 
-def differences(vrtbin: Vrtbin, overlay: Overlay) -> list[str]:
-    """The differences of an archive from its manifest, one line each."""
+def differences(
+    vrtbin: Vrtbin, overlay: Overlay, kernels: tuple[VrtKernel, ...] | None = None
+) -> list[str]:
+    """The differences of an archive from its manifest, or from `kernels`, a part of it, one line
+    each."""
     lines: list[str] = []
 
     def differ(what: str, found: object, expected: object) -> None:
@@ -341,7 +344,7 @@ def differences(vrtbin: Vrtbin, overlay: Overlay) -> list[str]:
 
     differ("clock", f"{vrtbin.clock_hz} Hz", f"{overlay.clock_hz} Hz")
     there = {kernel.name: kernel for kernel in vrtbin.kernels}
-    for kernel in expected_kernels(overlay):
+    for kernel in kernels or expected_kernels(overlay):
         if kernel.name not in there:
             lines.append(f"kernel {kernel.name} is missing among {sorted(there)}")
             continue

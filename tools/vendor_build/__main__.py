@@ -1,0 +1,132 @@
+"""From a manifest to a container with a bitstream, by the vendor's tools. Untried with them.
+
+    python -m tools.vendor_build files   --board u280 --kernel control --out DIR   # needs no tool
+    python -m tools.vendor_build package --board u280 --kernel control --out DIR   # vivado
+    python -m tools.vendor_build xclbin  --board u280 --aurora CHECKOUT --out DIR  # and v++
+    python -m tools.vendor_build vrtbin  --board v80 --kernel control --out DIR    # and slashkit
+    python -m tools.vendor_build check   --board v80 --kernel control --out DIR    # what was linked
+
+Exit: 0 done, 1 something is missing, failed or differs, 2 wrong use. docs/vendor_build.md has the
+steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from lora_host.boards import board_names
+from lora_host.errors import OverlayError
+from lora_host.linker_config import DEVELOPMENT_PLATFORM
+from lora_host.overlay import load_overlay
+from tools.vendor_build import steps
+from tools.vendor_build.errors import BuildError
+from tools.vendor_build.files import write_files
+from tools.vendor_build.kernels import kernel_row
+from tools.vendor_build.plan import PARTS, Plan, make_plan
+
+CONTAINERS = {"xclbin": "u280", "vrtbin": "v80"}
+
+
+def main(given: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(given)
+    try:
+        made = _build(options)
+    except BuildError as error:
+        print(f"vendor build: {error}", file=sys.stderr)
+        return 2 if error.usage else 1
+    except OverlayError as error:
+        print(f"vendor build: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("vendor build: interrupted", file=sys.stderr)
+        return 130
+    if options.json:
+        print(json.dumps(made, indent=1))
+    else:
+        for path in made["files"]:
+            print(path)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.vendor_build", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("target", choices=("files", "package", "check", *CONTAINERS))
+    parser.add_argument("--board", required=True, help=" or ".join(PARTS))
+    parser.add_argument(
+        "--overlay", default="", help="name, folder or manifest; default: lora_f_BOARD"
+    )
+    parser.add_argument(
+        "--kernel", default="card", help="a row of vendor/kernels.yaml; default: card"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="build folder, a path without spaces"
+    )
+    parser.add_argument(
+        "--aurora", default="", help="checkout of AuroraFlow, for links of the U280"
+    )
+    parser.add_argument("--platform", default="", help=f"of v++; default: {DEVELOPMENT_PLATFORM}")
+    parser.add_argument("--jobs", type=int, default=4, help="of the linker; default: 4")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _build(options: argparse.Namespace) -> dict[str, Any]:
+    plan = _plan(options)
+    folder = options.out.absolute()
+    aurora = Path(options.aurora).absolute() if options.aurora else None
+    build = steps.Build(plan, folder, aurora, options.jobs)
+    if options.target == "check":
+        return _made(plan, [steps.check(build)])
+    if options.target != "files":
+        steps.check_tools(build, options.target)
+    files = write_files(plan, folder, options.platform or DEVELOPMENT_PLATFORM)
+    if options.target != "files":
+        steps.package(build)
+        files = [folder / "ip" / "component.xml"]
+    if options.target == "xclbin":
+        files = [steps.link_xclbin(build)]
+    elif options.target == "vrtbin":
+        files = [steps.link_vrtbin(build)]
+    return _made(plan, files)
+
+
+def _made(plan: Plan, files: list[Path]) -> dict[str, Any]:
+    named = [str(path) for path in files]
+    return {"overlay": plan.overlay.name, "kernel": plan.row.name, "files": named}
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    if options.board not in PARTS:
+        known = [name for name in board_names() if name in PARTS]
+        raise BuildError(
+            f"BOARD={options.board or '(none)'}: one of {', '.join(known)} expected", usage=True
+        )
+    expected = CONTAINERS.get(options.target, options.board)
+    if expected != options.board:
+        other = next(name for name, board in CONTAINERS.items() if board == options.board)
+        raise BuildError(
+            f"BOARD={options.board}: {options.target} is for {expected}; make {other} "
+            f"BOARD={options.board}",
+            usage=True,
+        )
+    overlay = load_overlay(options.overlay or f"lora_f_{options.board}")
+    if overlay.board.name != options.board:
+        raise BuildError(
+            f"OVERLAY={overlay.name}: board {overlay.board.name} found, {options.board} "
+            f"expected: the manifest's board",
+            usage=True,
+        )
+    return make_plan(overlay, kernel_row(options.kernel))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
