@@ -60,6 +60,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "router",
         "vector_slot",
         "attention_slot",
+        "port_arbiter",
     ],
 )
 def test_a_unit_elaborates_without_latches(

@@ -1,0 +1,66 @@
+"""Several units on one memory port: turns, tags, order of reads and writes of a line, errors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.rtl_rig import ROOT
+
+pytestmark = pytest.mark.rtl
+
+FOLDER = ROOT / "build" / "rtl" / "arbiter"
+SOURCES = ROOT / "overlays" / "rtl"
+# Least of 100,000 cycles.
+LEAST = {
+    "reads": 8_000, "writes": 5_000, "behind_writes": 600, "lines_a_cycle": 3_000, "waited": 15_000,
+    "line_errors": 700, "write_errors": 500, "resets": 8,
+}  # fmt: skip
+
+
+def build(sources: Path = SOURCES, folder: Path = FOLDER) -> Path:
+    subprocess.run(
+        ["make", "-C", ROOT / "tests/rtl/arbiter", f"BUILD={folder}", f"RTL={sources}"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return folder / "bench"
+
+
+def run(bench: Path, cycles: int, seed: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([bench, str(cycles), str(seed)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(100, marks=pytest.mark.long)])
+def test_random_units(rounds: int) -> None:
+    done = run(build(), rounds * 100_000, rounds)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert not {name: counts[name] for name, n in LEAST.items() if counts[name] < rounds * n}
+
+
+MISTAKES = [
+    ("read_behind <= read_meets;", "read_behind <= '0;"),
+    ("write_behind <= write_meets;", "write_behind <= '0;"),
+    ("read_meets[i] = open[i] && !over[i] &&", "read_meets[i] = open[i] && !over[i] && i != 3 &&"),
+    ("asks[u] && u > int'(last)", "asks[u] && u >= int'(last)"),
+    ("(!read_valid || read_ready)", "1'b1"),
+    ("open_unit[free] <= writer;", "open_unit[free] <= last_writer;"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_noticed(tmp_path: Path, mistake: tuple[str, str]) -> None:
+    right, wrong = mistake
+    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
+    path = sources / "port" / "port_arbiter.sv"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    done = run(build(sources, tmp_path / "build"), 100_000, 1)
+    assert done.returncode == 1 and done.stderr
