@@ -105,6 +105,11 @@ def test_another_configuration_is_noticed(
         (("files", "BOARD=u280", "KERNEL=controls"), 2, "did you mean 'control'?"),
         (("files", "BOARD=u280", "KERNEL=control", "BUILD=a b"), 2, "a space found"),
         (("xclbin", "BOARD=u280", "KERNEL=control"), 2, "vivado, v++: not found in PATH"),
+        (
+            ("files", "BOARD=u280", "PYTHON=/bin/false"),
+            2,
+            "/bin/false has not what this project needs",
+        ),
         (("vrtbin", "BOARD=v80", "KERNEL=control"), 2, "vivado, slashkit: not found in PATH"),
     ],
 )

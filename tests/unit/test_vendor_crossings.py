@@ -26,6 +26,8 @@ cell {at}/{name} bit_sync
 flop {at}/{name}/first_reg {clock} {driver}
 """
 DESIGN = f"""\
+cell level0_i/other/sync bit_sync
+flop level0_i/other/sync/first_reg clk
 cell {TOP}/its_control control_clocks
 cell {TOP}/its_control/lines async_fifo__parameterized1
 flop {TOP}/its_control/lines/words_reg_0_31_0_13 from_clk

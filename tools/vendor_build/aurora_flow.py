@@ -93,7 +93,11 @@ def check_checkout(checkout: Path) -> None:
         )
     done = _git(checkout, "rev-parse", "--show-toplevel")
     if done.returncode or Path(done.stdout.strip()) != checkout.resolve():
-        raise BuildError(f"AuroraFlow: {checkout} is no git checkout; {FETCH}", usage=True)
+        said = done.stderr.strip().splitlines()[:1]
+        raise BuildError(
+            f"AuroraFlow: {checkout} is no git checkout{': ' + said[0] if said else ''}; {FETCH}",
+            usage=True,
+        )
     if _git(checkout, "cat-file", "-e", f"{COMMIT}^{{commit}}").returncode:
         head = _git(checkout, "rev-parse", "HEAD").stdout.strip() or "none"
         raise BuildError(
