@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lora_host
+import lora_sdk
 from lora_host.overlay import load_overlay
 from tools.vendor_build.files import SCRIPTS, write_files
 from tools.vendor_build.kernels import RTL, kernel_row
@@ -28,10 +30,12 @@ endmodule
 
 def environment(record: Path, tools: bool = True) -> dict[str, str]:
     """Of a build whose tools are those of tests/vendor/bin."""
+    # where this process has them from: the checkout or an environment
+    packages = [str(Path(one.__file__).parents[1]) for one in (lora_sdk, lora_host)]
     path = [Path(sys.executable).parent, *([BIN] if tools else []), os.environ["PATH"]]
     return os.environ | {
         "PATH": os.pathsep.join(map(str, path)), "RECORD": str(record),
-        "PYTHONPATH": f"{ROOT / 'sdk'}:{ROOT / 'host'}",
+        "PYTHONPATH": os.pathsep.join(packages),
     }  # fmt: skip
 
 
