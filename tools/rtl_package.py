@@ -17,7 +17,7 @@ HEADER = ROOT / "csrc" / "include" / "lora" / "abi.h"
 PACKAGE = ROOT / "overlays" / "rtl" / "control" / "abi_types.sv"
 COMMANDS = (
     "command", "matrix", "adapter", "vector", "attention", "kv_store", "gather", "move_rows",
-    "ballot",
+    "checksum", "ballot",
 )  # fmt: skip
 INTRODUCTION = """\
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.

@@ -61,6 +61,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "vector_slot",
         "attention_slot",
         "port_arbiter",
+        "dma",
     ],
 )
 def test_a_unit_elaborates_without_latches(

@@ -439,6 +439,22 @@ package abi_types;
   } move_rows_record_t;
 
   typedef struct packed {
+    logic [255:0] reserved;
+    logic [31:0] bytes;
+    logic [31:0] offset_hi;
+    logic [31:0] offset_lo;
+    logic [31:0] crc;
+    logic [31:0] bank;
+    logic [15:0] layer;
+    logic [15:0] signal_counter;
+    logic [15:0] wait_value;
+    logic [15:0] wait_counter;
+    logic [15:0] flags;
+    logic [7:0] unit;
+    logic [7:0] opcode;
+  } checksum_record_t;
+
+  typedef struct packed {
     logic [319:0] reserved;
     logic [31:0] ring_offset;
     logic [31:0] votes_offset;
