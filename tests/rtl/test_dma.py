@@ -48,13 +48,17 @@ def test_random_commands(bench: Path, cases: int) -> None:
 
 # name: (module, right, wrong)
 MISTAKES = {
-    "the page of another tile": ("kv_commit", "38'({tile, 1'b0});\n", "38'({tile, 1'b0}) + 38'd2;\n"),
+    "the page of another tile": (
+        "kv_commit", "38'({tile, 1'b0});\n", "38'({tile, 1'b0}) + 38'd2;\n",
+    ),
     "the next lane": ("kv_heads", "row_lane : move.to.lane", "row_lane + 5'd1 : move.to.lane"),
     "no page of other banks": ("page_walk", "layout.spill_bank_count != 8'd0 &&", "1'b0 &&"),
     "an arena's end is not looked at": ("range_table", "&& behind <= 57'(offset) + 57'(bytes)", ""),
     "rows over others from the front": ("move_rows", "&& y_at > x_at", "&& 1'b0"),
     "an error of a line is not told": ("dma", "(line_here && line_error) ||", ""),
-    "zeros behind the last byte are summed": ("range_sum", "if (zeros[0])", "if (zeros[0] && state == BEFORE)"),
+    "zeros behind the last byte are summed": (
+        "range_sum", "if (zeros[0])", "if (zeros[0] && state == BEFORE)",
+    ),
 }  # fmt: skip
 
 
