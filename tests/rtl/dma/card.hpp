@@ -99,6 +99,10 @@ class Card {
             if (cycles && count == cycles) return false;
             if (quiet++ > 30000) throw std::runtime_error("the unit hangs");
             if (unit->read_valid || unit->write_valid) quiet = 0;
+            if (count > 0 && random_.once_in(50)) { // of the next one, whatever it is
+                unit->unit_line[random_.below(16)] = noise();
+                unit->unit_announce = 1;
+            }
             cycle();
         }
         if (cycles && count == cycles) return false;

@@ -106,7 +106,8 @@ class CommandMaker {
         c.flags = static_cast<uint16_t>(FLAGS[random_.below(6)]);
         uint32_t rows = std::max(1u, std::min(scene_.state.row_count, 64u));
         c.bytes = random_.below(random_.once_in(3) ? 800 : 100);
-        if (random_.once_in(20)) c.bytes = random_.below(20000);
+        bool over = random_.once_in(4); // rows over others, longer than what is read ahead
+        if (over || random_.once_in(20)) c.bytes = random_.below(over ? 9000 : 20000);
         c.bytes = std::min(c.bytes, 20000 / rows);
         c.x_stride = random_.once_in(3) ? random_.below(2 * c.bytes + 1)
                                         : c.bytes + (-c.bytes & 63);
@@ -114,7 +115,8 @@ class CommandMaker {
                                         : c.bytes + (-c.bytes & 63);
         c.x_bank = place((rows - 1) * c.x_stride + c.bytes, c.x_offset);
         c.y_bank = place((rows - 1) * c.y_stride + c.bytes, c.y_offset);
-        if (c.x_bank == c.y_bank && random_.once_in(2)) { // rows over others
+        if (over) c.y_bank = c.x_bank;
+        if (over || (c.x_bank == c.y_bank && random_.once_in(2))) {
             int64_t near = int64_t{c.x_offset} + random_.below(200) - 100;
             uint32_t low = c.y_bank == CONTROL ? RESULTS : 0;
             c.y_offset = static_cast<uint32_t>(std::max<int64_t>(near, low));
