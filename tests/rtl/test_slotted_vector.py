@@ -1,0 +1,109 @@
+"""The vector unit joined to its slot and to the arbiter before memory: each operation's bytes,
+status and counts are the native kernels'."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from tests.rtl.slots_rig import BANK_BYTES, SUMS, Cases, spoil, vector_command
+from tests.rtl_rig import ROOT
+from tests.unit.kernel_rig import CONTROL, ONCHIP, TABLES
+from tests.unit.test_vector_operations import declared
+
+pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+
+SOURCES, FOLDER = ROOT / "overlays" / "rtl", ROOT / "build" / "rtl" / "slotted"
+
+
+def build(sources: Path = SOURCES, folder: Path = FOLDER) -> Path:
+    subprocess.run(
+        ["make", "-C", ROOT / "tests/rtl/slotted", f"BUILD={folder}", f"RTL={sources}"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return folder / "bench"
+
+
+def fill(cases: Cases, generator: np.random.Generator, name: str, fields: dict[str, Any]) -> None:
+    """Values, some infinite; FP32 in every other command."""
+    for bank in (ONCHIP, CONTROL, TABLES):
+        halves = generator.standard_normal(BANK_BYTES // 2).astype(np.float16)
+        halves[generator.integers(0, halves.size, 200)] = np.inf
+        singles = generator.standard_normal(BANK_BYTES // 4).astype(np.float32)
+        cases.rig.place(bank, 0, singles if generator.random() < 0.5 else halves)
+    if name == "QUANTIZE_ROW":  # maxima are magnitudes
+        singles = np.abs(generator.standard_normal(BANK_BYTES // 8)).astype(np.float32)
+        cases.rig.place(ONCHIP, BANK_BYTES // 2, singles)
+    if name == "PERMUTE" and fields["columns"] < 1 << 16:
+        order = generator.permutation(fields["columns"]).astype(np.uint32)
+        cases.rig.place(TABLES, 64 * 0x40, order)
+
+
+def banks(cases: Cases) -> bytes:
+    return b"".join(cases.rig.banks[bank].tobytes() for bank in (ONCHIP, CONTROL, TABLES))
+
+
+def write(path: Path, seed: int, count: int) -> dict[int, int]:
+    """As bench.cpp reads it: of each operation as many commands, every third one spoiled. How many
+    have each status."""
+    cases, generator = Cases(seed), np.random.default_rng(seed)
+    statuses: dict[int, int] = {}
+    with path.open("wb") as file:
+        for number in range(count):
+            for name in sorted(declared()):
+                fields = vector_command(cases, name)
+                if number % 3 == 2 and fields["columns"] and name not in SUMS:
+                    spoil(cases, name, fields)
+                fill(cases, generator, name, fields)
+                before, ffi = banks(cases), cases.rig.ffi
+                command = ffi.new("struct lora_vector *", fields)
+                parts = [bytes(ffi.buffer(x)) for x in (command, cases.rig.list, cases.rig.state)]
+                found = cases.rig.run("vector", **fields)
+                result = (found.status, found.nonfinite_count, found.nonfinite_row)
+                file.write(b"".join([*parts, struct.pack("<3I", *result), before, banks(cases)]))
+                statuses[found.status] = statuses.get(found.status, 0) + 1
+    return statuses
+
+
+def run(bench: Path, path: Path, seed: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([bench, path, str(seed)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 4, 5))]
+)
+def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
+    statuses = write(tmp_path / "cases", seed, 6)
+    assert statuses[abi.OK] >= 110 and len(statuses) == 4 and statuses[abi.ERR_ADDRESS] >= 5
+    done = run(build(), tmp_path / "cases", seed)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("assign y_bank = rotates ?", "assign y_bank = 1'b0 ?"),
+        ("8'(LORA_VEC_QUANTIZE_ROW): record = 32'(SCALE_WORD)", "8'd255: record = 32'(SCALE_WORD)"),
+    ],
+)
+def test_a_mistake_is_noticed(tmp_path: Path, right: str, wrong: str) -> None:
+    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
+    path = sources / "vfu" / "vector_slot.sv"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    write(tmp_path / "cases", 1, 6)
+    done = run(build(sources, tmp_path / "build"), tmp_path / "cases", 1)
+    assert done.returncode == 1 and "case " in done.stderr
