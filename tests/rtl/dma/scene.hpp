@@ -103,7 +103,10 @@ class SceneMaker {
     }
 
     void change_list(lora_list &list) {
-        switch (random_.below(7)) {
+        uint32_t what = random_.below(7);
+        if (what != 2)
+            list.kv_spill_bank_count = 0; // blocks of two pools must not lie over each other
+        switch (what) {
         case 0: list.kv_bank_count = static_cast<uint8_t>(any()); break;
         case 1: list.kv_bank_first = static_cast<uint8_t>(61 + random_.below(5)); break;
         case 2: list.kv_spill_bank_first = static_cast<uint8_t>(any()); break;
