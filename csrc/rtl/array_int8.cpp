@@ -1,6 +1,7 @@
 /* overlays/rtl/mpu/mpu_int8.sv, simulated. */
 #include "VMpuInt8.h"
 #include "VMpuInt8___024root.h"
+#include "adapted_array.hpp"
 #include "disturbed_run.hpp"
 #include "matmul_call.hpp"
 #include "simulated_unit.hpp"
@@ -10,7 +11,7 @@ namespace {
 
 class ArrayInt8 : public SimulatedUnit {
   public:
-    explicit ArrayInt8(uint32_t seed) : unit_(seed) {}
+    explicit ArrayInt8(uint32_t seed) : adapted_(seed), unit_(seed) {}
 
     bool can(const lora_unit_call *call) const override {
         const lora_matrix *c = matrix_of(call);
@@ -21,7 +22,8 @@ class ArrayInt8 : public SimulatedUnit {
     }
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
-        give(call);
+        if (names_adapter(call)) return adapted_.run(call, timing, cycles, give);
+        give(*unit_.operator->(), call);
         int status = unit_.run(call, timing, cycles);
         take_counts(unit_, call);
         return status;
@@ -29,8 +31,9 @@ class ArrayInt8 : public SimulatedUnit {
 
     int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
                 uint64_t *cycles) override {
+        if (names_adapter(call)) return adapted_.disturb(call, how, counts, cycles, give);
         DisturbedUnit<VMpuInt8> unit{
-            unit_, [this](const lora_unit_call *one) { give(one); },
+            unit_, [this](const lora_unit_call *one) { give(*unit_.operator->(), one); },
             [](const lora_unit_call *, VMpuInt8 &) {},
             [](const VMpuInt8 &one) -> uint32_t { return one.rootp->mpu_int8__DOT__state; }};
         int status = run_disturbed(unit, other_, call, how, counts, cycles);
@@ -39,16 +42,18 @@ class ArrayInt8 : public SimulatedUnit {
     }
 
   private:
-    void give(const lora_unit_call *call) {
+    static void give(VMpuInt8 &unit, const lora_unit_call *call) {
         const lora_matrix *c = matrix_of(call);
-        give_matmul(unit_, call);
-        unit_->has_bias = !(c->flags & LORA_FLAG_NO_BIAS);
-        unit_->row_scales = (c->flags & LORA_FLAG_ROW_SCALES) != 0;
-        unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A8;
-        unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
+        give_matmul(unit, call);
+        unit.has_bias = !(c->flags & LORA_FLAG_NO_BIAS);
+        unit.row_scales = (c->flags & LORA_FLAG_ROW_SCALES) != 0;
+        unit.four_bit = weight_kind(c) == LORA_WEIGHT_W4A8;
+        unit.group_log = unit.four_bit ? (group_log(c) - 5) & 3 : 0;
+        unit.adapted = 0;
     }
 
     KeptCall other_;
+    AdaptedRuns<VMpuInt8> adapted_;
     Simulation<VMpuInt8> unit_;
 };
 

@@ -3,6 +3,7 @@
 #include <new>
 #include <vector>
 
+#include "adapter_call.hpp"
 #include "matmul_call.hpp"
 #include "rtl.hpp"
 #include "simulated_unit.hpp"
@@ -12,11 +13,11 @@ namespace {
 struct Units {
     std::mutex lock; /* boards run on several threads */
     const lora_kernels *native = nullptr;
-    std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors, attentions;
+    std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors, attentions, adapters;
     MemoryTiming timing;
     lora_rtl_counts counts{};
     Disturbance disturbance;
-    lora_rtl_disturbed disturbed[LORA_RTL_ATTEND + 1] = {};
+    lora_rtl_disturbed disturbed[LORA_RTL_UNITS] = {};
 };
 
 Units units;
@@ -63,8 +64,10 @@ int matrix(void *, lora_unit_call *call) {
     units.counts.simulated++;
     units.counts.products += rows * c->k * c->n;
     bool eight = weight_kind(c) == LORA_WEIGHT_INT8 || weight_kind(c) == LORA_WEIGHT_W4A8;
-    return run(array, eight ? LORA_RTL_INT8_ARRAY : LORA_RTL_FP16_ARRAY, call,
-               &units.counts.cycles);
+    lora_rtl_unit which = names_adapter(call) ? LORA_RTL_ADAPT
+                          : eight             ? LORA_RTL_INT8_ARRAY
+                                              : LORA_RTL_FP16_ARRAY;
+    return run(array, which, call, &units.counts.cycles);
 }
 
 int vector(void *, lora_unit_call *call) {
@@ -87,7 +90,11 @@ int attention(void *, lora_unit_call *call) {
 }
 
 int adapter(void *, lora_unit_call *call) {
-    return natively(&lora_kernels::adapter, &lora_rtl_counts::adapter, call);
+    SimulatedUnit *unit = found(units.adapters, call);
+    if (!unit) return natively(&lora_kernels::adapter, &lora_rtl_counts::adapter, call);
+    std::lock_guard<std::mutex> held(units.lock);
+    units.counts.adapters++;
+    return run(unit, LORA_RTL_ADAPT, call, &units.counts.adapter_cycles);
 }
 
 const lora_kernels table = {
@@ -108,6 +115,9 @@ void make_units(uint32_t seed) {
 #ifdef LORA_RTL_ATTENTION
     units.attentions.push_back(make_attention_unit(seed));
 #endif
+#ifdef LORA_RTL_ADAPTER
+    units.adapters.push_back(make_adapter_unit(seed));
+#endif
 }
 
 } // namespace
@@ -119,7 +129,8 @@ EXPORTED uint32_t lora_rtl_version(void) { return LORA_RTL_VERSION; }
 EXPORTED const lora_kernels *lora_rtl_open(const lora_kernels *native, uint32_t seed) {
     std::lock_guard<std::mutex> held(units.lock);
     try {
-        if (units.arrays.empty() && units.vectors.empty() && units.attentions.empty())
+        if (units.arrays.empty() && units.vectors.empty() && units.attentions.empty() &&
+            units.adapters.empty())
             make_units(seed);
     } catch (const std::bad_alloc &) {
         return nullptr;

@@ -1,15 +1,10 @@
 #include "matmul_call.hpp"
 
+#include "adapter_call.hpp"
+
 namespace {
 
 constexpr uint32_t MAX_K = 32767; /* mpu_types.sv: rows of x that fit */
-
-bool names_adapter(const lora_unit_call *call) {
-    if (matrix_of(call)->adapter == 0) return false;
-    for (uint32_t i = 0; i < rows_of(call); i++)
-        if (call->state->rows[step_row(call, i)].adapter >= 0) return true;
-    return false;
-}
 
 bool at_lines(uint32_t offset, uint32_t stride) {
     return offset % LORA_LINE_BYTES == 0 && stride % LORA_LINE_BYTES == 0;
@@ -52,7 +47,8 @@ bool array_can(const lora_unit_call *call, uint64_t x_bytes) {
     uint32_t rows = rows_of(call);
     return c->k >= 1 && c->k <= MAX_K && c->n >= 1 && rows >= 1 && rows <= LORA_MAX_ROWS &&
            c->merge >= 1 && c->bank_count >= 1 &&
-           c->bank_first + c->bank_count <= LORA_BANK_ONCHIP + 1 && !names_adapter(call) &&
+           c->bank_first + c->bank_count <= LORA_BANK_ONCHIP + 1 &&
+           (!names_adapter(call) || adapter_unit_can_add(call)) &&
            at_lines(c->x_offset, c->x_stride) && at_lines(c->y_offset, c->y_stride) &&
            !in_place(c, rows, x_bytes);
 }

@@ -8,7 +8,7 @@
 
 extern "C" {
 
-#define LORA_RTL_VERSION 5 /* of this interface */
+#define LORA_RTL_VERSION 6 /* of this interface */
 
 #define LORA_RTL_WEIGHTS 16
 #define LORA_RTL_OPERATIONS 32
@@ -28,13 +28,23 @@ struct lora_rtl_counts {
     uint64_t vector_cycles; /* their clock cycles */
     uint64_t attentions;    /* attention commands on the simulated unit */
     uint64_t attention_cycles;
+    uint64_t adapters; /* A*x on the simulated unit; what it adds to a matmul counts there */
+    uint64_t adapter_cycles;
     /* Calls by operation, simulated ones and native ones. */
     uint64_t by_weights[LORA_RTL_WEIGHTS][2];      /* matmuls: enum lora_weight_type */
     uint64_t by_operation[LORA_RTL_OPERATIONS][2]; /* enum lora_vector_op */
     uint64_t by_cache[LORA_RTL_CACHES][2];         /* attention: enum lora_kv_type */
 };
 
-enum lora_rtl_unit { LORA_RTL_FP16_ARRAY, LORA_RTL_INT8_ARRAY, LORA_RTL_VECTOR, LORA_RTL_ATTEND };
+/* Matmuls whose rows name adapters are LORA_RTL_ADAPT's. */
+enum lora_rtl_unit {
+    LORA_RTL_FP16_ARRAY,
+    LORA_RTL_INT8_ARRAY,
+    LORA_RTL_VECTOR,
+    LORA_RTL_ATTEND,
+    LORA_RTL_ADAPT,
+    LORA_RTL_UNITS
+};
 
 /* What was done to commands of a unit. `left`: on offer and not taken in the cycle of the abort. */
 struct lora_rtl_disturbed {

@@ -33,5 +33,6 @@ std::unique_ptr<SimulatedUnit> make_array_fp16(uint32_t seed);
 std::unique_ptr<SimulatedUnit> make_array_int8(uint32_t seed);
 std::unique_ptr<SimulatedUnit> make_vector_unit(uint32_t seed);
 std::unique_ptr<SimulatedUnit> make_attention_unit(uint32_t seed);
+std::unique_ptr<SimulatedUnit> make_adapter_unit(uint32_t seed);
 
 #endif

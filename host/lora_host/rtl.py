@@ -14,14 +14,14 @@ from . import abi, native
 from .errors import RequestError
 
 LIBRARY = "_lora_rtl.so"  # only in this package's folder
-VERSION = 5  # of csrc/rtl/rtl.hpp
+VERSION = 6  # of csrc/rtl/rtl.hpp
 SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 
 
 _COUNTS = (
     "simulated", "products", "cycles", "matrix", "vector", "attention", "adapter", "vectors",
-    "vector_cycles", "attentions", "attention_cycles",
+    "vector_cycles", "attentions", "attention_cycles", "adapters", "adapter_cycles",
 )  # fmt: skip
 
 
@@ -44,8 +44,9 @@ _CACHES = ("FP16", "INT8", "INT8_HEADS")  # of its types of KV cache
 @dataclass(frozen=True)
 class SimulatedWork:
     """Counts since the library was loaded: matmuls `simulated`, their multiplications (`products`)
-    and clock `cycles`; `vectors` and `attentions`, commands of these simulated units, and their
-    cycles; calls of native kernels by kind; `operations`, both by name."""
+    and clock `cycles`; `vectors`, `attentions` and `adapters`, commands of these simulated units,
+    and their cycles (what an adapter adds to a matmul is the matmul's); calls of native kernels by
+    kind; `operations`, both by name."""
 
     simulated: int
     products: int
@@ -58,6 +59,8 @@ class SimulatedWork:
     vector_cycles: int
     attentions: int
     attention_cycles: int
+    adapters: int
+    adapter_cycles: int
     operations: Mapping[str, tuple[int, int]]  # calls, simulated and native
 
     def __str__(self) -> str:
@@ -66,7 +69,8 @@ class SimulatedWork:
             f"simulated: {self.simulated} matmuls, {self.products / 1e6:.1f} M "
             f"products in {self.cycles / 1e6:.1f} M cycles, {self.vectors} vector commands in "
             f"{self.vector_cycles / 1e6:.1f} M cycles, {self.attentions} attention commands in "
-            f"{self.attention_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
+            f"{self.attention_cycles / 1e6:.1f} M cycles, {self.adapters} adapter commands in "
+            f"{self.adapter_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
             f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls\n"
             f"in simulated hardware: {self._list(0)}\n"
             f"in native kernels: {self._list(1)}"
@@ -134,10 +138,10 @@ def simulated_work(found: Any = None) -> SimulatedWork:
 
 
 def _operations(counts: _Counts) -> dict[str, tuple[int, int]]:
-    """Calls by name; adapters are native."""
+    """Calls by name."""
     found = {f"matmul {n}": counts.by_weights[getattr(abi, f"WEIGHT_{n}")] for n in _WEIGHTS}
     for number, name in abi.names("VEC_").items():
         found[name.removeprefix("LORA_VEC_").lower()] = counts.by_operation[number]
     found |= {f"attention {n}": counts.by_cache[getattr(abi, f"KV_{n}")] for n in _CACHES}
     calls = {name: (int(pair[0]), int(pair[1])) for name, pair in found.items()}
-    return {**calls, "adapter": (0, counts.adapter)}
+    return {**calls, "adapter": (counts.adapters, counts.adapter)}

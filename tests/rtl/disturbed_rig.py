@@ -15,7 +15,7 @@ _NAMES = (
     "aborts_with_reads", "aborts_with_read_left", "aborts_with_write_left", "resets",
     "resets_with_reads", "late", "power_ups", "states_at_power_up",
 )  # fmt: skip
-UNITS = ("fp16", "int8", "vfu", "attention")  # enum lora_rtl_unit
+UNITS = ("fp16", "int8", "vfu", "attention", "adapter")  # enum lora_rtl_unit
 
 
 class _Disturbed(ctypes.Structure):

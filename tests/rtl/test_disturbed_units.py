@@ -14,7 +14,9 @@ from lora_host import abi
 from tests.rtl import test_int8_matmul as int8
 from tests.rtl import test_vector_folds as folds
 from tests.rtl import test_w4a16_matmul as w4a16
+from tests.rtl import test_adapters as adapters
 from tests.rtl import vector_rig
+from tests.rtl.adapter_rig import Down, Slots, plain_up, same_down, same_up
 from tests.rtl.attention_rig import Attention
 from tests.rtl.disturbed_rig import Counts, disturbed
 from tests.rtl.test_fp16_matmul import any_bits, normal
@@ -25,6 +27,8 @@ from tests.unit.kernel_rig import TABLES
 pytestmark = pytest.mark.rtl
 
 ARRAY_STATES, VECTOR_STATES, ATTENTION_STATES = 4, 16, 42  # one of the last is never entered
+DOWN_STATES = (0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)  # of adapter.sv
+UP_STATES = (*DOWN_STATES, 2, 13)
 TIMES = [1, pytest.param(4, marks=pytest.mark.long)]
 
 
@@ -153,12 +157,47 @@ def test_attention(units: Any, times: int) -> None:
     assert right and len(counts.missing(1, ATTENTION_STATES)) <= (8 if times == 1 else 1)
 
 
-@pytest.mark.parametrize("unit", ["fp16", "int8", "vfu", "attention"])
+def down(units: Any) -> bool:
+    """h = FP16(A*x)"""
+    slots = Slots([adapters.blocks_of_a(1, 300, (9, 4), normal), adapters.parts_of_b(1, 9, 1)],
+                  [0, -1, 0, 1])  # fmt: skip
+    cases = [Down(normal(k, 3, k), slots) for k in (300, 400)]
+    return all([same_down(units, case) for case in cases])
+
+
+def up(units: Any) -> bool:
+    """Arrays of both kinds, and what rows' adapters add."""
+    slots = Slots([adapters.parts_of_b(2, 70, 2), plain_up(70, 16)], [0, 1, -1], columns=6000)
+    cases = (adapters.fp16(100, 70, 3), int8.Matmul(128, 40, 2, 32), adapters.fp16(31, 70, 2),
+             adapters.W4A16(128, 70, 1, 128))  # fmt: skip
+    return all([same_up(units, case, slots) for case in cases])
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize(
+    ("family", "states", "most"), [(down, DOWN_STATES, 1), (up, UP_STATES, 2)]
+)
+def test_adapters(
+    units: Any, family: Callable[[Any], bool], states: tuple[int, ...], most: int, times: int
+) -> None:
+    with disturbed(units, "adapter", 80 * times, seed=times) as counts:
+        right = family(units)
+    least = {
+        "aborts": 80, "aborts_announced": 10, "aborts_with_reads": 6, "aborts_with_read_left": 2,
+        "aborts_with_write_left": 1, "resets": 30, "resets_with_reads": 3, "announces": 80,
+        "foreign": 15, "power_ups": 5,
+    }  # fmt: skip
+    check(counts, {name: n * most * times for name, n in least.items()})
+    assert right and not [s for s in states if counts.aborts_in[s] < times]
+
+
+@pytest.mark.parametrize("unit", ["fp16", "int8", "vfu", "attention", "adapter"])
 def test_registers_begin_with_any_bits(units: Any, unit: str) -> None:
     """The state before the first reset is not the same each time."""
     runs = {
         "fp16": fp16, "int8": eight_bit, "vfu": embedding,
         "attention": lambda u: Attention("fp16", 8, (3, 0, 0), 1, (1, 1, 1)).same(u),
+        "adapter": down,
     }  # fmt: skip
     with disturbed(units, unit, 80, seed=2) as counts:
         assert runs[unit](units)

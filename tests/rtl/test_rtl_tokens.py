@@ -11,8 +11,10 @@ from lora_sdk import Engine, SamplingParams, demo_model_path
 from lora_sdk.model.config import load_config
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
+from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import random_windows
 from tests.commands import lora_run
+from tests.variants import variant, write_checkpoint
 
 pytestmark = pytest.mark.rtl
 
@@ -70,3 +72,20 @@ def test_stats_say_what_was_simulated() -> None:
     ):
         assert f", {name}" in simulated
     assert kernels == "in native kernels: none"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [0, 4])
+def test_an_adapter(blocks: int, tmp_path: Path) -> None:
+    """Plain and block-diagonal: the same text, and nothing in native kernels."""
+    model = variant("llama_narrow")
+    write_checkpoint(model, tmp_path / "model")
+    write_adapter(model, Folder("a", rank=12, blocks=blocks), tmp_path / "a")
+    shared = ("--model", tmp_path / "model", "--boards", 2, "-n", 6, "-p", "once", "--stats",
+              "--adapter", f"a={tmp_path / 'a'}")  # fmt: skip
+    wanted, done = lora_run(*shared), lora_run(*shared, "--kernels", "rtl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == wanted.stdout and done.stdout
+    text = done.stderr.decode()
+    assert "native: 0 matmuls, 0 vector, 0 attention, 0 adapter calls" in text
+    assert "in native kernels: none" in text and ", adapter " in text

@@ -1,6 +1,6 @@
 // Says what the lanes do in each cycle. A turn is eight cycles, a slot a segment. A stripe of columns
-// takes 32 turns a round, then three turns for the tree and one for the bias; its results leave while
-// the next stripe runs. Where data is late a turn adds nothing: +0 changes no sum.
+// takes 32 turns a round, or k where k is less, then three turns for the tree and one for the bias; its results
+// leave while the next stripe runs. Where data is late a turn adds nothing: +0 changes no sum.
 //
 // A sum comes out of the adder in the slot in which it went in:
 //   tree, turn 1: slots 1 3 5 7 add what slots 0 2 4 6 gave, held for two slots
@@ -23,6 +23,7 @@ module fp16_schedule
     // addresses: data is at the lanes one cycle later
     output logic [9:0]  stream_address,  // of the stream buffer: 512 and up: a bias
     output logic [9:0]  x_unit,
+    output logic [4:0]  stripe_now,
     output logic [4:0]  stripe_part,     // one cycle later
     output logic [4:0]  x_column,        // one cycle later
     output logic        x_is_one,        // one cycle later
@@ -47,11 +48,12 @@ module fp16_schedule
   turn_t turn, following;
   logic first;  // turn of a stripe
   logic [2:0] slot;
-  logic [4:0] column;
+  logic [4:0] column, last_column;
   logic [10:0] units, rounds, round, unit, unit_end;
   logic side;
   logic [31:0] stripe;
   logic summed;   // all rounds of the stripe are done
+  logic leaving;  // the stripe before has results that have not left
   logic last_slot, round_done, all_done, have_result;
   control_t control, control_1, control_2, control_3, control_4;
   logic in_range, use_now;
@@ -61,11 +63,13 @@ module fp16_schedule
   assign unit = segment_start({1'b0, slot}, units) + round;
   assign unit_end = segment_start({1'b0, slot} + 4'd1, units);
   assign last_slot = slot == 3'd7;
-  assign round_done = turn == SUM && column == 5'd31 && last_slot;
+  assign last_column = units == 11'd1 ? 5'(command.k - 16'd1) : 5'd31;
+  assign round_done = turn == SUM && column == last_column && last_slot;
   assign in_range = unit < unit_end && {unit, column} < command.k;
   assign use_now = turn == SUM ? in_range : turn == BIAS && last_slot && command.has_bias;
   assign stream_address = turn == BIAS ? {8'h80, stripe[1:0]} : {1'b0, side, slot, column};
   assign x_unit = unit[9:0];
+  assign stripe_now = stripe[4:0];
   assign round_free = round_done;
   assign busy = turn != IDLE;
 
@@ -81,10 +85,10 @@ module fp16_schedule
       TREE_3: following = BIAS;
       default: begin
         following = REST;
-        if (turn == SUM && column != 5'd31) following = SUM;
+        if (turn == SUM && column != last_column) following = SUM;
         else if (turn == REST && all_done) following = IDLE;
         else if (turn == BIAS && stripe + 32'd1 == stripes) following = REST;
-        else if (turn != BIAS && next_summed) following = store_free ? TREE_1 : REST;
+        else if (turn != BIAS && next_summed) following = store_free && !leaving ? TREE_1 : REST;
         else if (round_ready[next_side]) following = SUM;
       end
     endcase
@@ -120,7 +124,7 @@ module fp16_schedule
     if (last_slot) begin
       turn <= following;
       first <= turn == BIAS;
-      if (turn == SUM) column <= column + 5'd1;
+      if (turn == SUM) column <= column == last_column ? 5'd0 : column + 5'd1;
       if (round_done) begin
         side <= !side;
         round <= round + 11'd1;
@@ -131,6 +135,7 @@ module fp16_schedule
         round <= 11'd0;
         stripe <= stripe + 32'd1;
         have_result <= 1'b1;
+        leaving <= 1'b1;
       end
     end
     if (turn == IDLE) begin
@@ -144,7 +149,11 @@ module fp16_schedule
       summed <= 1'b0;
       have_result <= 1'b0;
     end
-    if (rst) turn <= IDLE;
+    if (result_valid && result_column == 5'(LANES - 1)) leaving <= 1'b0;
+    if (rst) begin
+      turn <= IDLE;
+      leaving <= 1'b0;
+    end
   end
 
   // towards the lanes

@@ -1,5 +1,5 @@
-// The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX without
-// adapter; W is FP16 or, as W4A16, made FP16 on its way in. One group of LANES columns and ROWS rows behind one port that reads lines and one that
+// The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX; W is FP16 or,
+// as W4A16, made FP16 on its way in. What adapters add comes from the adapter unit. One group of LANES columns and ROWS rows behind one port that reads lines and one that
 // writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
 // hold until the next command.
 module mpu_fp16
@@ -35,9 +35,18 @@ module mpu_fp16
     input  logic         y_single,
     input  logic         four_bit,       // k is a multiple of 32 << group_log
     input  logic [1:0]   group_log,
+    input  logic         adapted,        // rows name adapters
     output logic         done,
     output logic [31:0]  nonfinite_count,
     output logic [31:0]  nonfinite_row,  // ~0 none
+    // adapter unit: takes FP32 results, a column of every row a cycle, and gives them back, a stripe at a time
+    output logic [2:0]         stripe_log,   // of columns
+    output logic               stripe_valid,
+    output logic [32*ROWS-1:0] stripe_values,
+    input  logic               values_free,  // it has no stripe
+    input  logic               values_valid,
+    input  logic [32*ROWS-1:0] values_single,
+    input  logic [16*ROWS-1:0] values_half,
     output logic         read_valid,
     input  logic         read_ready,
     output logic [5:0]   read_bank,
@@ -109,7 +118,7 @@ module mpu_fp16
             bias_bank: bias_bank, bias_line: bias_line, x_bank: x_bank, x_line: x_line,
             x_stride: x_stride, y_bank: y_bank, y_line: y_line, y_stride: y_stride,
             y_single: y_single, eight_bit: 1'b0, four_bit: four_bit, group_log: group_log,
-            row_scales: 1'b0
+            row_scales: 1'b0, adapted: adapted
         };
         rows_left <= rows;
         x_now <= x_line;
@@ -263,7 +272,7 @@ module mpu_fp16
     assign x[16*row+:16] = x_is_one ? 16'h3c00 : unit_line[16*x_column+:16];
   end
   logic [16*LANES-1:0] w;
-  logic [4:0] stripe_part;  // of the stripe whose line is here
+  logic [4:0] stripe_now, stripe_part;  // the latter: of the stripe whose line is here
   if (LANES == 32) begin : whole_lines
     assign w = stream_line;
   end else begin : parts
@@ -283,8 +292,9 @@ module mpu_fp16
       .busy(schedule_busy),
       .round_ready(round_ready),
       .round_free(round_free),
-      .store_free(store_free),
+      .store_free(store_free && (!command.adapted || values_free)),
       .stream_address(stream_address),
+      .stripe_now(stripe_now),
       .stripe_part(stripe_part),
       .x_unit(x_unit),
       .x_column(x_column),
@@ -318,6 +328,9 @@ module mpu_fp16
       .half(half)
   );
   always_ff @(posedge clk) value_valid <= result_valid && !clear;
+  assign stripe_log = 3'(LANES_LOG);
+  assign stripe_valid = value_valid && command.adapted;
+  assign stripe_values = single;
 
   result_store #(
       .LANES(LANES),
@@ -329,9 +342,9 @@ module mpu_fp16
       .next_rows(stripes_start),
       .command(command),
       .rows(rows_now),
-      .value_valid(value_valid),
-      .single(single),
-      .half(half),
+      .value_valid(command.adapted ? values_valid : value_valid),
+      .single(command.adapted ? values_single : single),
+      .half(command.adapted ? values_half : half),
       .free(store_free),
       .stored(stored),
       .write_valid(asks_write),

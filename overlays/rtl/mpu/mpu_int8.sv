@@ -1,5 +1,5 @@
-// The INT8 half of the matmul array: W8A8, and with DEPTH 8 W4A8 as well, of a LORA_CMD_MATRIX without
-// adapter. One group of sixteen columns times DEPTH and ROWS rows behind one port that reads lines and
+// The INT8 half of the matmul array: W8A8, and with DEPTH 8 W4A8 as well, of a LORA_CMD_MATRIX. What
+// adapters add comes from the adapter unit. One group of sixteen columns times DEPTH and ROWS rows behind one port that reads lines and
 // one that writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the
 // counts hold until the next command.
 module mpu_int8
@@ -36,9 +36,18 @@ module mpu_int8
     input  logic         four_bit,       // k is a multiple of 32 << group_log
     input  logic [1:0]   group_log,
     input  logic         row_scales,
+    input  logic         adapted,        // rows name adapters
     output logic         done,
     output logic [31:0]  nonfinite_count,
     output logic [31:0]  nonfinite_row,  // ~0 none
+    // adapter unit: takes FP32 results, a column of every row a cycle, and gives them back, a stripe at a time
+    output logic [2:0]         stripe_log,   // of columns
+    output logic               stripe_valid,
+    output logic [32*ROWS-1:0] stripe_values,
+    input  logic               values_free,  // it has no stripe
+    input  logic               values_valid,
+    input  logic [32*ROWS-1:0] values_single,
+    input  logic [16*ROWS-1:0] values_half,
     output logic         read_valid,
     input  logic         read_ready,
     output logic [5:0]   read_bank,
@@ -107,7 +116,7 @@ module mpu_int8
             bias_bank: bias_bank, bias_line: bias_line, x_bank: x_bank, x_line: x_line,
             x_stride: x_stride, y_bank: y_bank, y_line: y_line, y_stride: y_stride,
             y_single: y_single, eight_bit: !four_bit, four_bit: four_bit, group_log: group_log,
-            row_scales: row_scales
+            row_scales: row_scales, adapted: adapted
         };
         rows_left <= rows;
         x_now <= x_line;
@@ -334,7 +343,7 @@ module mpu_int8
       .command(command),
       .tile_ready(state == RUN && params_ready[params_side] &&
                   (command.four_bit ? totals_complete != 2'd0 : waiting != '0)),
-      .store_free(store_free),
+      .store_free(store_free && (!command.adapted || values_free)),
       .taken(tile_taken),
       .params_free(params_free),
       .column(column),
@@ -348,6 +357,9 @@ module mpu_int8
       .half(half)
   );
 
+  assign stripe_log = 3'd5;
+  assign stripe_valid = value_valid && command.adapted;
+  assign stripe_values = single;
   result_store #(
       .LANES(32),
       .ROWS(ROWS)
@@ -358,9 +370,9 @@ module mpu_int8
       .next_rows(tiles_start),
       .command(command),
       .rows(rows_now),
-      .value_valid(value_valid),
-      .single(single),
-      .half(half),
+      .value_valid(command.adapted ? values_valid : value_valid),
+      .single(command.adapted ? values_single : single),
+      .half(command.adapted ? values_half : half),
       .free(store_free),
       .stored(stored),
       .write_valid(asks_write),

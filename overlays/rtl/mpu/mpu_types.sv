@@ -26,6 +26,7 @@ package mpu_types;
     logic        four_bit;  // W4A16 or W4A8, in groups of 32 << group_log
     logic [1:0]  group_log;
     logic        row_scales;  // of INT8 rows: a line behind each (docs/numbers.md, 6.10)
+    logic        adapted;  // results go by the adapter unit
   } command_t;
 
   // Tags of read requests: what a line is for, and where it goes.

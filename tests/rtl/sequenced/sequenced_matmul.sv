@@ -113,8 +113,9 @@ module sequenced_matmul
       .weight_line(weight_line), .first(first), .merge(merge), .bank_first(bank_first), .bank_count(bank_count),
       .has_bias(has_bias), .bias_bank(bias_bank), .bias_line(bias_line), .x_bank(x_bank), .x_line(x_line),
       .x_stride(x_stride), .y_bank(y_bank), .y_line(y_line), .y_stride(y_stride), .y_single(y_single),
-      .four_bit(four_bit), .group_log(group_log), .done(done), .nonfinite_count(array_count),
-      .nonfinite_row(array_row), .read_valid(read_valid), .read_ready(read_ready), .read_bank(read_bank),
+      .four_bit(four_bit), .group_log(group_log), .adapted(1'b0), .done(done), .nonfinite_count(array_count),
+      .nonfinite_row(array_row), .stripe_log(), .stripe_valid(), .stripe_values(), .values_free(1'b1), .values_valid(1'b0),
+      .values_single('0), .values_half('0), .read_valid(read_valid), .read_ready(read_ready), .read_bank(read_bank),
       .read_line(read_line), .read_tag(read_tag), .line_valid(line_valid), .line_tag(line_tag),
       .line_data(line_data), .write_valid(write_valid), .write_ready(write_ready), .write_bank(write_bank),
       .write_line(write_line), .write_bytes(write_bytes), .write_data(write_data)
