@@ -1,5 +1,5 @@
-/* A matmul array and the adapter unit beside it, clocked together. Each has a memory port of its own. To Simulation
- * and DisturbedRun they are one unit. */
+/* A matmul array and the adapter unit beside it, clocked together. Each has a memory port of its
+ * own. To Simulation and DisturbedRun they are one unit. */
 #ifndef LORA_RTL_ADAPTED_ARRAY_HPP
 #define LORA_RTL_ADAPTED_ARRAY_HPP
 

@@ -1,4 +1,5 @@
-/* What the adapter unit asks of a LORA_CMD_ADAPTER, and of a LORA_CMD_MATRIX whose rows name adapters. */
+/* What the adapter unit asks of a LORA_CMD_ADAPTER, and of a LORA_CMD_MATRIX whose rows name
+ * adapters. */
 #ifndef LORA_RTL_ADAPTER_CALL_HPP
 #define LORA_RTL_ADAPTER_CALL_HPP
 

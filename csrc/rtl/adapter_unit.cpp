@@ -16,9 +16,8 @@ class AdapterUnit : public SimulatedUnit {
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
         give(call);
-        return result(call, unit_.run(call, timing, cycles, [=](VAdapter &unit) {
-            give_row_adapter(call, unit);
-        }));
+        return result(call, unit_.run(call, timing, cycles,
+                                      [=](VAdapter &unit) { give_row_adapter(call, unit); }));
     }
 
     int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,

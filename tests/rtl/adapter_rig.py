@@ -1,5 +1,5 @@
-"""Adapters' slots, of any layout that abi.h allows, under the commands of other tests: a runner that
-puts them into a call's banks before it runs the call."""
+"""Adapters' slots, of any layout that abi.h allows, under the commands of other tests: a runner
+that puts them into a call's banks before it runs the call."""
 
 from __future__ import annotations
 
@@ -184,9 +184,7 @@ def same_down(units: Any, case: Down) -> bool:
 def same_up(units: Any, case: Any, slots: Slots) -> bool:
     """The same of a matmul, `case.run(runner)` of other tests, whose rows have adapters."""
     before = rtl.simulated_work(units).simulated
-    right = equal(
-        case.run(slots.under(numpy_runner)), case.run(slots.under(units_runner(units)))
-    )
+    right = equal(case.run(slots.under(numpy_runner)), case.run(slots.under(units_runner(units))))
     return right and rtl.simulated_work(units).simulated == before + 1
 
 

@@ -1,5 +1,5 @@
-"""Adapters' two products on the simulated unit, h = FP16(A*x) and scale*(B*h) on an array's results,
-against the NumPy model, byte for byte."""
+"""Adapters' two products on the simulated unit, h = FP16(A*x) and scale*(B*h) on an array's
+results, against the NumPy model, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host import abi, rtl
+from lora_host import rtl
 from tests.rtl import test_int8_matmul as int8
 from tests.rtl import test_w4a16_matmul as w4a16
 from tests.rtl.adapter_rig import (
@@ -81,7 +81,7 @@ def test_blocks_of_a(units: Any, k: int) -> None:
 
 
 def test_rows_and_slots_of_a(units: Any) -> None:
-    """Rows without an adapter keep their h; slots have other shapes, and lie over several chunks."""
+    """Rows without an adapter keep their h; slots have other shapes and several chunks."""
     adapters = [
         Adapter(down=[Factor(normal(1, 8, 700))], gap=9000),
         Adapter(),
@@ -218,7 +218,9 @@ def test_slow_memory(
     slots = Slots([parts_of_b(5, 75, 3), plain_up(75, 300)], [0, 1, -1], columns=6000)
     assert same_up(units, fp16(100, 75, 3), slots)
     assert same_up(units, int8.Matmul(128, 75, 2, 32), slots)
-    assert same_down(units, Down(normal(1, 2, 515), Slots([blocks_of_a(5, 515, (9, 20), normal)], [0])))
+    assert same_down(
+        units, Down(normal(1, 2, 515), Slots([blocks_of_a(5, 515, (9, 20), normal)], [0]))
+    )
 
 
 def test_a_matmul_hides_its_adapter(units: Any) -> None:
@@ -239,7 +241,7 @@ def test_a_million_products(units: Any) -> None:
         assert same_down(units, Down(finite_bits(seed + 9, 1, 3000), wild))
     for seed in range(3):
         slots = Slots(
-            [plain_up(1056, 200, seed=seed, scale=0.7), plain_up(1056, 160, finite_bits, seed=seed)],
+            [plain_up(1056, 200, normal, seed, scale=0.7), plain_up(1056, 160, finite_bits, seed)],
             [0, 1], columns=200, h=normal if seed else finite_bits, seed=seed,
         )  # fmt: skip
         cases = [fp16(64, 1056, 3, y_type) for y_type in (FP16, FP32)]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from lora_host import abi
+from tests.rtl import test_adapters as adapters
 from tests.rtl import test_int8_matmul as int8
 from tests.rtl import test_vector_folds as folds
 from tests.rtl import test_w4a16_matmul as w4a16
-from tests.rtl import test_adapters as adapters
 from tests.rtl import vector_rig
 from tests.rtl.adapter_rig import Down, Slots, plain_up, same_down, same_up
 from tests.rtl.attention_rig import Attention
@@ -174,9 +174,7 @@ def up(units: Any) -> bool:
 
 
 @pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize(
-    ("family", "states", "most"), [(down, DOWN_STATES, 1), (up, UP_STATES, 2)]
-)
+@pytest.mark.parametrize(("family", "states", "most"), [(down, DOWN_STATES, 1), (up, UP_STATES, 2)])
 def test_adapters(
     units: Any, family: Callable[[Any], bool], states: tuple[int, ...], most: int, times: int
 ) -> None:
