@@ -178,7 +178,7 @@ def up(units: Any) -> bool:
 def test_adapters(
     units: Any, family: Callable[[Any], bool], states: tuple[int, ...], most: int, times: int
 ) -> None:
-    with disturbed(units, "adapter", 80 * times, seed=times) as counts:
+    with disturbed(units, "adapter", (160 if family is down else 80) * times, seed=times) as counts:
         right = family(units)
     least = {
         "aborts": 80, "aborts_announced": 10, "aborts_with_reads": 6, "aborts_with_read_left": 2,
