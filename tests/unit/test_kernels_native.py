@@ -410,6 +410,18 @@ def plain_fields(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if isinstance(value, int)}
 
 
+@pytest.mark.parametrize("op", [3, 4])  # sums of LayerNorm, of RMSNorm
+def test_sums_of_columns_without_a_whole_segment(op: int) -> None:
+    """The last of eight segments of nine units has two; half of it is here."""
+
+    def build(rig: Rig) -> Any:
+        rig.rows(2)
+        rig.place_rows(ONCHIP, X, STRIDE, values(1, (2, 32), 0.0, False))
+        return run_vector(rig, op, 32, extra=288, first=224)
+
+    both(build)
+
+
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [("matrix", "weight_line", 1 << 20), ("matrix", "bias_bank", 9), ("matrix", "x_offset", 1),

@@ -62,7 +62,7 @@ static uint32_t add_units(const struct lora_job *job, const struct local *local,
                           bool squares, float *sums) {
     float x[LORA_UNIT_COLUMNS][PANEL_ROWS];
     uint32_t k = 0;
-    for (; k + LORA_UNIT_COLUMNS <= local->min; k += LORA_UNIT_COLUMNS)
+    for (; local->count && k + LORA_UNIT_COLUMNS <= local->min; k += LORA_UNIT_COLUMNS)
         for (uint32_t first = 0; first < local->count; first += LANES) {
             const uint16_t *four[LANES];
             for (uint32_t i = 0; i < LANES; i++) /* what is no segment is not used */
