@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rtl.adapter_rig import Adapter, Down, Factor, Slots, plain_up, same_down, same_up
-from tests.rtl.test_adapters import blocks_of_a, fp16
+from tests.rtl.test_adapter_products import blocks_of_a, fp16
 from tests.rtl.test_fp16_matmul import normal
 from tests.rtl_rig import ROOT, build, first_then_long
 

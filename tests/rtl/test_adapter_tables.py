@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from tests.rtl.adapter_rig import MATRICES, MATRIX, Adapter, Down, Factor, Slots, same_down, same_up
-from tests.rtl.test_adapters import fp16
+from tests.rtl.test_adapter_products import fp16
 from tests.rtl.test_fp16_matmul import normal
 from tests.rtl_rig import padded, units_runner
 from tests.unit.test_vector_operations import native_runner

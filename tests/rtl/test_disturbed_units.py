@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host import abi
-from tests.rtl import test_adapters as adapters
+from tests.rtl import test_adapter_products as adapters
 from tests.rtl import test_int8_matmul as int8
 from tests.rtl import test_vector_folds as folds
 from tests.rtl import test_w4a16_matmul as w4a16
