@@ -3,6 +3,7 @@ equal afterwards. Tests may build variants of the units."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from tests.unit.kernel_rig import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "overlays" / "rtl"
 FP16, FP32 = 1, 2
 X_OFFSET, Y_OFFSET, LINE = 64, 1 << 20, 64
 
@@ -48,13 +50,22 @@ def build(
     subprocess.run(
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
-            f"RTL={sources or ROOT / 'overlays' / 'rtl'}", f"LANES={lanes}", f"ROWS={rows}",
+            f"RTL={sources or SOURCES}", f"LANES={lanes}", f"ROWS={rows}",
             f"DEPTH={depth}", f"UNITS={unit}", "OPT=-O0",
         ],
         check=True,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return rtl.load(target)
+
+
+def mistaken(folder: Path, path: str, right: str, wrong: str) -> Path:
+    """The hardware source with one text of a file replaced, in `folder`/rtl."""
+    sources = Path(shutil.copytree(SOURCES, folder / "rtl"))
+    text = (sources / path).read_text()
+    assert text.count(right) == 1
+    (sources / path).write_text(text.replace(right, wrong))
+    return sources
 
 
 def first_then_long(cases: Iterable[Any]) -> list[Any]:

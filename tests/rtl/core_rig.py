@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import unicorn
 from unicorn import riscv_const
 
-from tests.rtl_rig import ROOT
+from tests.rtl import bench_rig
+from tests.rtl_rig import SOURCES
 
-SOURCES = ROOT / "overlays" / "rtl"
-FOLDER = ROOT / "build" / "rtl" / "core"
+FOLDER = bench_rig.built("core")
 LOCAL_BYTES = 0x20000
 DEVICE, DEVICE_BYTES = 0x10000000, 0x1000
 REGISTERS = [getattr(riscv_const, f"UC_RISCV_REG_X{i}") for i in range(1, 32)]
@@ -23,32 +21,14 @@ FETCH_FAULT = 1
 
 
 def build(target: str, sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O2") -> Path:
-    """A program or library over `sources`. What does not depend on them is in FOLDER."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with open(FOLDER / "lock", "w") as lock:  # tests of several processes share its objects
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(
-            [
-                "make", "-C", ROOT / "tests" / "rtl" / "core", f"BUILD={folder}", f"PARTS={FOLDER}",
-                f"RTL={sources}", f"OPT={opt}", folder / target,
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-    return folder / target
+    """A program or library over `sources`."""
+    return bench_rig.build("core", target, sources=sources, folder=folder, OPT=opt)
 
 
 def lockstep(program: Path, instructions: int, seed: int) -> subprocess.CompletedProcess[str]:
     """Random programs on the core and on the reference."""
     arguments = ["--instructions", instructions, "--seed", seed]
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
-
-
-def tally(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """What a run that finds no difference has counted."""
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return bench_rig.run(program, *arguments)
 
 
 class Access(ctypes.Structure):

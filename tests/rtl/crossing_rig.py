@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.rtl_rig import ROOT
+from tests.rtl import bench_rig
+from tests.rtl_rig import SOURCES
 
-SOURCES = ROOT / "overlays" / "rtl"
-FOLDER = ROOT / "build" / "rtl" / "crossing"
+FOLDER = bench_rig.built("crossing")
 
 
 def build(target: str, sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O2") -> Path:
     """The program `target` over `sources`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(
-            [
-                "make", "-C", ROOT / "tests" / "rtl" / "crossing", f"BUILD={folder}",
-                f"RTL={sources}", f"OPT={opt}", folder / target,
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-    return folder / target
+    return bench_rig.build("crossing", target, sources=sources, folder=folder, OPT=opt)
 
 
 def run(program: Path, *arguments: object) -> tuple[int, str]:

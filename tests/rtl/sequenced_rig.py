@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import struct
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,25 +10,12 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi
+from tests.rtl.bench_rig import counted, run
 from tests.rtl.test_fp16_matmul import normal
-from tests.rtl_rig import FP16, FP32, LINE, ROOT, padded
+from tests.rtl_rig import FP16, FP32, LINE, padded
 from tests.unit.kernel_rig import NO_BANK, NO_COUNTER, ONCHIP, TABLES, WEIGHT_BANKS, Rig
 
-FOLDER = ROOT / "build" / "rtl" / "sequenced"
 BANK_BYTES, ROWS = 1 << 20, 2
-
-
-def build(
-    sources: Path = ROOT / "overlays" / "rtl", folder: Path = FOLDER, opt: str = "-O1"
-) -> Path:
-    """The test program over `sources`."""
-    subprocess.run(
-        ["make", "-C", ROOT / "tests" / "rtl" / "sequenced", f"BUILD={folder}", f"RTL={sources}",
-         f"OPT={opt}"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    return folder / "bench"
 
 
 @dataclass
@@ -106,10 +91,7 @@ class Chain:
         """Whether all banks are the model's in the end, and what was counted. The bench's message
         as an AssertionError where it finds something wrong."""
         self.write(path)
-        done = subprocess.run(
-            [bench, path, *map(str, arguments)], capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, done.stderr
+        counts = counted(run(bench, path, *arguments))
         found = np.frombuffer(Path(f"{path}.banks").read_bytes(), np.uint8).reshape(-1, BANK_BYTES)
         wanted = [self.rig.banks[bank] for bank in sorted(self.before)]
-        return all(map(np.array_equal, found, wanted)), json.loads(done.stdout)
+        return all(map(np.array_equal, found, wanted)), counts

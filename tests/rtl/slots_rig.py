@@ -3,10 +3,8 @@ native kernels end it with."""
 
 from __future__ import annotations
 
-import json
 import random
 import struct
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,26 +13,14 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi
-from tests.rtl_rig import ROOT
+from tests.rtl.bench_rig import counted, run
 from tests.unit.kernel_rig import CONTROL, KV_BANKS, NO_BANK, ONCHIP, TABLES, Rig
 from tests.unit.test_vector_operations import declared, native_runner
 
-FOLDER = ROOT / "build" / "rtl" / "slots"
 BANK_BYTES = 1 << 17
 BLOCK = 0x4000  # the step block, in the control bank
 UNRESERVED = 40
 BIG = 0x7FFFFF00
-
-
-def build(unit: str, sources: Path = ROOT / "overlays/rtl", folder: Path = FOLDER) -> Path:
-    """The test program of one unit's slot over `sources`."""
-    target = folder / f"bench_{unit}"
-    subprocess.run(
-        ["make", "-C", ROOT / "tests/rtl/slots", f"BUILD={folder}", f"RTL={sources}", target],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return target
 
 
 @dataclass
@@ -87,10 +73,7 @@ class Cases:
         """What was counted. The bench's message as an AssertionError where it differs."""
         head = struct.pack("<2I", BANK_BYTES, len(self.made))
         path.write_bytes(head + b"".join(self.made))
-        done = subprocess.run([bench, path, str(seed)], capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
-        counts: dict[str, int] = json.loads(done.stdout)
-        return counts
+        return counted(run(bench, path, seed))
 
 
 HEADS = ("ROPE", "QUANTIZE_HEADS", "RMS_HEADS")

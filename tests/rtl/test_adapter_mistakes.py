@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.rtl.adapter_rig import Adapter, Down, Factor, Slots, plain_up, same_down, same_up
 from tests.rtl.test_adapter_products import blocks_of_a, fp16
 from tests.rtl.test_fp16_matmul import normal
-from tests.rtl_rig import ROOT, build, first_then_long
+from tests.rtl_rig import build, first_then_long, mistaken
 
 pytestmark = pytest.mark.rtl
 
@@ -34,10 +33,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     units = build(tmp_path / "build", sources, unit="adapter fp16")
     b = Adapter(up=[Factor(normal(4, 40, 60), rank_first=30, rank=80)], gap=20000)
     slots = Slots([b, plain_up(60, 40)], [0, 1, -1], columns=128)

@@ -4,7 +4,6 @@ of it, with the reference beside the core."""
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from lora_sdk.core.step import KvOp, Row
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing.control import Cost
 from tests.rtl.card_rig import SimulatedCard, load
-from tests.rtl.core_rig import SOURCES, build
-from tests.rtl_rig import first_then_long
+from tests.rtl.core_rig import build
+from tests.rtl_rig import first_then_long, mistaken
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, board, overlay
@@ -219,11 +218,7 @@ MORE_MISTAKES = {
 )
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "control" / f"{module}.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, f"control/{module}.sv", right, wrong)
     built = load(build("libcard.so", sources, tmp_path / "build", "-O0"))
     card = SimulatedCard(1, built)
     with pytest.raises((AssertionError, pytest.fail.Exception)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.rtl.core_rig import SOURCES, Reference, build, lockstep, tally
+from tests.rtl.bench_rig import counted
+from tests.rtl.core_rig import Reference, build, lockstep
+from tests.rtl_rig import mistaken
 
 pytestmark = pytest.mark.rtl
 
@@ -25,7 +26,7 @@ def program() -> Path:
 )
 def test_random_programs(program: Path, instructions: int) -> None:
     """An instruction at a time; with waits, resets, faults, and a random state at the beginning."""
-    found = tally(lockstep(program, instructions, seed=instructions))
+    found = counted(lockstep(program, instructions, seed=instructions))
     assert found["instructions"] >= instructions
     assert found["places"] >= instructions / 5  # different ones: programs do not stand still
     for kind in ("accesses", "stops", "resets"):
@@ -49,7 +50,7 @@ def test_the_reference_is_as_unicorn(programs: int) -> None:
 def test_each_16_bit_encoding(program: Path) -> None:
     """By itself: what it does, or that it is none."""
     done = subprocess.run([program, "--halves", "0"], capture_output=True, text=True)
-    assert 20_000 < tally(done)["instructions"] < 3 << 14
+    assert 20_000 < counted(done)["instructions"] < 3 << 14
 
 
 NOP, ADD_1, LOAD, USE, STORE = 0x00000013, 0x00100093, 0x10002083, 0x00108113, 0x10102023
@@ -108,10 +109,6 @@ MORE_MISTAKES = {
 )
 def test_mistake_is_noticed(program: Path, name: str, tmp_path: Path) -> None:
     module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "control" / f"{module}.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, f"control/{module}.sv", right, wrong)
     done = lockstep(build("lockstep", sources, tmp_path / "build", "-O0"), 300_000, seed=1)
     assert done.returncode == 1 and done.stderr.startswith("program ")

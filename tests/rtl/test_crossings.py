@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rtl_rig import ROOT
+from tests.rtl_rig import ROOT, mistaken
 
 pytestmark = pytest.mark.rtl
 
@@ -122,10 +122,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_refused(name: str, tmp_path: Path) -> None:
     top, path, right, wrong, says = MISTAKES[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     done = judged(top, sources)
     assert done.returncode == 1
     assert says in done.stderr

@@ -4,7 +4,6 @@ firmware image runs."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from lora_host import abi
 from lora_sdk.core.step import KvOp, Row
 from tests.rtl import core_rig
 from tests.rtl.card_rig import SimulatedCard, load
-from tests.rtl.crossing_rig import SOURCES, build, counts, run
+from tests.rtl.crossing_rig import build, counts, run
 from tests.rtl.test_card_image_simulated import (
     Untimed,
     generate_tokens,
@@ -23,7 +22,7 @@ from tests.rtl.test_card_image_simulated import (
     tells_its_identity,
     tells_where_its_core_stands,
 )
-from tests.rtl_rig import first_then_long
+from tests.rtl_rig import first_then_long, mistaken
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
 
@@ -104,10 +103,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     target, path, right, wrong, said = MISTAKES[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     program = build(target, sources, tmp_path / "build", "-O0")
     if target == "cells":
         runs = [("--words", 4000, "--a", a, "--b", b) for a, b in RATIOS[::3]]

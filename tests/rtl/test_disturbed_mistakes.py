@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.rtl.disturbed_rig import disturbed
 from tests.rtl.test_fp16_matmul import normal
-from tests.rtl_rig import ROOT, Matmul, build, first_then_long, same
+from tests.rtl_rig import Matmul, build, first_then_long, mistaken, same
 
 pytestmark = pytest.mark.rtl
 
@@ -44,10 +43,7 @@ MORE_MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long({**MISTAKES, **MORE_MISTAKES}))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong, said = (MISTAKES | MORE_MISTAKES)[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     units = build(tmp_path / "build", sources)
     cases = [Matmul(normal(k, 1, k), normal(2, k, 40), normal(3, 40)) for k in (70, 300)]
     assert all(same(case, units) for case in cases)  # without abort, announce and reset

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import memory
-from tests.rtl_rig import FP16, FP32, ROOT, build, first_then_long, padded, units_runner
+from tests.rtl_rig import FP16, FP32, build, first_then_long, mistaken, padded, units_runner
 from tests.unit.kernel_rig import (
     CONTROL,
     ONCHIP,
@@ -212,10 +211,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     units = build(tmp_path / "build", sources, unit="int8")
     matmuls = (
         Matmul(8191, 64, y_type=FP32, bias=False, positive=True),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.rtl.test_fp16_matmul import any_bits, normal
-from tests.rtl_rig import FP16, FP32, ROOT, Matmul, build, first_then_long, same
+from tests.rtl_rig import FP16, FP32, Matmul, build, first_then_long, mistaken, same
 
 pytestmark = pytest.mark.rtl
 
@@ -41,10 +40,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     units = build(tmp_path / "build", sources)
     y_type = FP16 if "FP16" in name else FP32
     x, w = normal(1, 4, 300), normal(2, 300, 64)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.rtl_rig import ROOT
+from tests.rtl.bench_rig import build, counted, run
+from tests.rtl_rig import mistaken
 
 pytestmark = pytest.mark.rtl
 
-FOLDER = ROOT / "build" / "rtl" / "arbiter"
-SOURCES = ROOT / "overlays" / "rtl"
 # Least of 100,000 cycles.
 LEAST = {
     "reads": 8_000, "writes": 5_000, "behind_writes": 600, "lines_a_cycle": 3_000, "waited": 15_000,
@@ -22,24 +18,9 @@ LEAST = {
 }  # fmt: skip
 
 
-def build(sources: Path = SOURCES, folder: Path = FOLDER) -> Path:
-    subprocess.run(
-        ["make", "-C", ROOT / "tests/rtl/arbiter", f"BUILD={folder}", f"RTL={sources}"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return folder / "bench"
-
-
-def run(bench: Path, cycles: int, seed: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([bench, str(cycles), str(seed)], capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("rounds", [1, pytest.param(100, marks=pytest.mark.long)])
 def test_random_units(rounds: int) -> None:
-    done = run(build(), rounds * 100_000, rounds)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
+    counts = counted(run(build("arbiter"), rounds * 100_000, rounds))
     assert not {name: counts[name] for name, n in LEAST.items() if counts[name] < rounds * n}
 
 
@@ -57,10 +38,6 @@ MISTAKES = [
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_noticed(tmp_path: Path, mistake: tuple[str, str]) -> None:
     right, wrong = mistake
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "port" / "port_arbiter.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
-    done = run(build(sources, tmp_path / "build"), 100_000, 1)
+    sources = mistaken(tmp_path, "port/port_arbiter.sv", right, wrong)
+    done = run(build("arbiter", sources=sources, folder=tmp_path / "build"), 100_000, 1)
     assert done.returncode == 1 and done.stderr

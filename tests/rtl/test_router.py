@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from lora_host import abi
-from tests.rtl.router_rig import SOURCES, build, run, tally
-from tests.rtl_rig import first_then_long
+from tests.rtl.bench_rig import build, counted, run
+from tests.rtl_rig import first_then_long, mistaken
 
 pytestmark = pytest.mark.rtl
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.rtl
 @pytest.fixture(scope="module")
 def bench() -> Path:
     """The test program over the source as it is."""
-    return build()
+    return build("router", OPT="-O0")
 
 
 # Least of what a campaign has in it, of a thousand cases.
@@ -37,7 +36,7 @@ LEAST = {
 @pytest.mark.parametrize("cases", [60, pytest.param(3000, marks=pytest.mark.long)])
 def test_random_gathers(bench: Path, cases: int) -> None:
     """Frames, bytes, counts and errors; with aborts, resets, poison, and damage to frames."""
-    found = tally(bench, cases, seed=cases)
+    found = counted(run(bench, "--cases", cases, "--seed", cases))
     assert found["cases"] == cases
     least = {kind: number * cases // 1000 for kind, number in LEAST.items() if cases >= 1000}
     least |= {"frames": 100, "gathers": 20}
@@ -58,10 +57,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
     module, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "router" / f"{module}.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
-    done = run(build(sources, tmp_path / "build"), 300, 1)
+    sources = mistaken(tmp_path, f"router/{module}.sv", right, wrong)
+    mistake = build("router", sources=sources, folder=tmp_path / "build", OPT="-O0")
+    done = run(mistake, "--cases", 300, "--seed", 1)
     assert done.returncode == 1 and done.stderr.startswith("case ")

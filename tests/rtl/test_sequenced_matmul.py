@@ -3,13 +3,13 @@ the NumPy model."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.rtl.sequenced_rig import Chain, build
-from tests.rtl_rig import ROOT
+from tests.rtl.bench_rig import build
+from tests.rtl.sequenced_rig import Chain
+from tests.rtl_rig import mistaken
 
 pytestmark = pytest.mark.rtl
 
@@ -18,7 +18,7 @@ SIZES = [(70, 40), (300, 33), (128, 64), (31, 7), (520, 40)]
 
 @pytest.fixture(scope="module")
 def bench() -> Path:
-    return build()
+    return build("sequenced")
 
 
 @pytest.mark.parametrize("busy", [0, 120])
@@ -45,12 +45,8 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     right, wrong = MISTAKES[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    path = sources / "mpu" / "matmul_slot.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
-    bench = build(sources, tmp_path / "build", "-O0")
+    sources = mistaken(tmp_path, "mpu/matmul_slot.sv", right, wrong)
+    bench = build("sequenced", sources=sources, folder=tmp_path / "build", OPT="-O0")
     with pytest.raises(AssertionError):
         for seed in range(3):
             assert Chain(SIZES).run(bench, tmp_path / f"{seed}", seed, 0, 5)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from lora_host import abi
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
-from tests.rtl.sequencer_rig import SOURCES, build, run, tally
+from tests.rtl.bench_rig import build, counted, run
+from tests.rtl_rig import mistaken
 from tests.unit.test_timing_control import DURATIONS, llama_plan
 
 pytestmark = pytest.mark.rtl
@@ -22,7 +22,7 @@ UNITS = (abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA)
 @pytest.fixture(scope="module")
 def bench() -> Path:
     """The test program over the source as it is."""
-    return build()
+    return build("sequencer")
 
 
 # Least of what a campaign has in it, of a thousand lists. Failures by their first cause, as
@@ -42,7 +42,7 @@ RARE = {"saturated": 1}  # counters, of ten thousand lists
 @pytest.mark.parametrize("lists", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_random_lists(bench: Path, lists: int) -> None:
     """Starts, counters, records and errors; with faults, hangs, damage, aborts, resets."""
-    found = tally(bench, "--lists", lists, "--seed", lists)
+    found = counted(run(bench, "--lists", lists, "--seed", lists))
     assert found["lists"] == lists
     least = {kind: number * lists // 1000 for kind, number in LEAST.items()}
     least |= {kind: number * lists // 10_000 for kind, number in RARE.items()}
@@ -56,7 +56,7 @@ def test_gap_between_commands(bench: Path, tmp_path: Path, boards: int, started:
     config, plan = llama_plan(boards)
     path = tmp_path / "list"
     path.write_bytes(encode(lower(config, plan, 0, unit_scales(config)), plan, 0, 0))
-    found = tally(bench, "--measure", path, "--", *(DURATIONS[unit] for unit in UNITS))
+    found = counted(run(bench, "--measure", path, "--", *(DURATIONS[unit] for unit in UNITS)))
     assert found["started"] == started
     assert 0 < found["idle"] / (started - 1) <= 6  # the goal is 20
     assert found["before"] <= 150 and found["after"] <= 50
@@ -112,10 +112,7 @@ MORE_MISTAKES = {
 )
 def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
     module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "control" / f"{module}.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
-    done = run(build(sources, tmp_path / "build", "-O0"), "--lists", 400, "--seed", 1)
+    sources = mistaken(tmp_path, f"control/{module}.sv", right, wrong)
+    mistake = build("sequencer", sources=sources, folder=tmp_path / "build", OPT="-O0")
+    done = run(mistake, "--lists", 400, "--seed", 1)
     assert done.returncode == 1 and done.stderr.startswith("list ")

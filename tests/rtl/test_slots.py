@@ -3,7 +3,6 @@ kernels, while units are stopped and memory ports fail."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from lora_host import abi
 from tests.rtl.slots_rig import Cases, attention_cases, build, vector_cases
-from tests.rtl_rig import ROOT, first_then_long
+from tests.rtl_rig import first_then_long, mistaken
 from tests.unit.test_vector_operations import declared
 
 pytestmark = pytest.mark.rtl
@@ -28,7 +27,7 @@ LEAST = {
 
 @pytest.fixture(scope="module")
 def vector_bench() -> Path:
-    return build("vector")
+    return build("slots", "bench_vector")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ ATTENTION_LEAST = {
 
 @pytest.fixture(scope="module")
 def attention_bench() -> Path:
-    return build("attention")
+    return build("slots", "bench_attention")
 
 
 @pytest.mark.parametrize(
@@ -82,11 +81,8 @@ def noticed(
 ) -> bool:
     """With one of four seeds."""
     name, right, wrong = mistake
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", folder / "rtl")
-    text = (sources / name).read_text()
-    assert text.count(right) == 1
-    (sources / name).write_text(text.replace(right, wrong))
-    bench = build(unit, sources, folder / "build")
+    sources = mistaken(folder, name, right, wrong)
+    bench = build("slots", f"bench_{unit}", sources=sources, folder=folder / "build")
     for seed in range(4):
         try:
             cases(seed).run(bench, folder / "cases", seed)

@@ -3,10 +3,7 @@ status and counts are the native kernels'."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +11,13 @@ import numpy as np
 import pytest
 
 from lora_host import abi
+from tests.rtl.bench_rig import build, counted, run
 from tests.rtl.slots_rig import BANK_BYTES, SUMS, Cases, spoil, vector_command
-from tests.rtl_rig import ROOT
+from tests.rtl_rig import mistaken
 from tests.unit.kernel_rig import CONTROL, ONCHIP, TABLES
 from tests.unit.test_vector_operations import declared
 
 pytestmark = [pytest.mark.rtl, pytest.mark.slow]
-
-SOURCES, FOLDER = ROOT / "overlays" / "rtl", ROOT / "build" / "rtl" / "slotted"
-
-
-def build(sources: Path = SOURCES, folder: Path = FOLDER) -> Path:
-    subprocess.run(
-        ["make", "-C", ROOT / "tests/rtl/slotted", f"BUILD={folder}", f"RTL={sources}"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return folder / "bench"
 
 
 def fill(cases: Cases, generator: np.random.Generator, name: str, fields: dict[str, Any]) -> None:
@@ -74,19 +61,13 @@ def write(path: Path, seed: int, count: int) -> dict[int, int]:
     return statuses
 
 
-def run(bench: Path, path: Path, seed: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([bench, path, str(seed)], capture_output=True, text=True)
-
-
 @pytest.mark.parametrize(
     "seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 4, 5))]
 )
 def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
     statuses = write(tmp_path / "cases", seed, 6)
     assert statuses[abi.OK] >= 110 and len(statuses) == 4 and statuses[abi.ERR_ADDRESS] >= 5
-    done = run(build(), tmp_path / "cases", seed)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
+    counts = counted(run(build("slotted"), tmp_path / "cases", seed))
     assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
 
 
@@ -99,11 +80,8 @@ def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
     ],
 )
 def test_a_mistake_is_noticed(tmp_path: Path, right: str, wrong: str) -> None:
-    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
-    path = sources / "vfu" / "vector_slot.sv"
-    text = path.read_text()
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, "vfu/vector_slot.sv", right, wrong)
     write(tmp_path / "cases", 1, 6)
-    done = run(build(sources, tmp_path / "build"), tmp_path / "cases", 1)
+    mistake = build("slotted", sources=sources, folder=tmp_path / "build")
+    done = run(mistake, tmp_path / "cases", 1)
     assert done.returncode == 1 and "case " in done.stderr

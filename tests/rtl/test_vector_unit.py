@@ -3,7 +3,6 @@ value, the others on random bits, edge values against each other, and rows of ev
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import EDGES, any_bits, finite_bits, memory, normal
 from tests.rtl.vector_rig import X, Y, Z, bits, run, same
-from tests.rtl_rig import ROOT, build, first_then_long, padded, units_runner
+from tests.rtl_rig import ROOT, build, first_then_long, mistaken, padded, units_runner
 from tests.unit.kernel_rig import ONCHIP, TABLES
 
 pytestmark = pytest.mark.rtl
@@ -192,10 +191,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    text = (sources / path).read_text()
-    assert text.count(right) == 1
-    (sources / path).write_text(text.replace(right, wrong))
+    sources = mistaken(tmp_path, path, right, wrong)
     units = build(tmp_path / "build", sources, unit="vfu")
     x, z = normal(1, 1, 640), normal(2, 1, 640)
     floats = np.linspace(-60, 60, 320, dtype=np.float32)[None, :]

@@ -4,7 +4,6 @@ AXI as a shell has it, answers, interrupts, and refuses what it has no unit for.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,29 +12,20 @@ import pytest
 
 from lora_host import abi
 from lora_host.overlay import load_overlay
-from tests.rtl_rig import ROOT
+from tests.rtl.bench_rig import build, run
+from tests.rtl_rig import SOURCES, mistaken
 from tests.vendor_rig import planned
 from tools.vendor_build.files import write_files
-from tools.vendor_build.kernels import RTL
 from tools.vendor_build.plan import Plan
 
 pytestmark = pytest.mark.rtl
 
 
-def built(plan: Plan, folder: Path, sources: Path = RTL) -> Path:
+def built(plan: Plan, folder: Path, sources: Path = SOURCES) -> Path:
     """The simulated kernel of a plan."""
-    write_files(plan, folder / "files")
-    target = folder / "build" / "kernel"
-    subprocess.run(
-        ["make", "-C", ROOT / "tests" / "rtl" / "vendor", f"BUILD={target.parent}",
-         f"FILES={folder / 'files'}", f"RTL={sources}", target],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    return target
-
-
-def ran(program: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program], capture_output=True, text=True, timeout=300)
+    files = folder / "files"
+    write_files(plan, files)
+    return build("vendor", sources=sources, folder=folder / "build", FILES=files)
 
 
 def expected() -> dict[str, Any]:
@@ -50,7 +40,7 @@ def expected() -> dict[str, Any]:
 @pytest.mark.slow
 def test_it_boots_and_answers(tmp_path: Path) -> None:
     """Behind power-on, and once more behind a reset."""
-    done = ran(built(planned("lora_f_u280"), tmp_path))
+    done = run(built(planned("lora_f_u280"), tmp_path))
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout) == [expected(), expected()]
 
@@ -73,11 +63,8 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     file, right, wrong = MISTAKES[name]
-    sources = shutil.copytree(RTL, tmp_path / "rtl")
-    text = (sources / "vendor" / file).read_text()
-    assert text.count(right) == 1
-    (sources / "vendor" / file).write_text(text.replace(right, wrong))
-    done = ran(built(planned("lora_f_u280"), tmp_path, sources))
+    sources = mistaken(tmp_path, f"vendor/{file}", right, wrong)
+    done = run(built(planned("lora_f_u280"), tmp_path, sources))
     assert done.returncode != 0 or json.loads(done.stdout) != [expected(), expected()]
 
 

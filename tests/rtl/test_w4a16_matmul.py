@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,16 @@ import pytest
 
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import any_bits, finite_bits, memory, normal
-from tests.rtl_rig import FP16, FP32, ROOT, X_OFFSET, Y_OFFSET, build, padded, units_runner
+from tests.rtl_rig import (
+    FP16,
+    FP32,
+    X_OFFSET,
+    Y_OFFSET,
+    build,
+    mistaken,
+    padded,
+    units_runner,
+)
 from tests.unit.kernel_rig import (
     CONTROL,
     NO_BANK,
@@ -103,11 +111,8 @@ def test_short_rows_and_slow_memory(units: Any, memory: Callable[[int, int], Non
 
 
 def test_a_mistake_in_rounding_is_noticed(tmp_path: Path) -> None:
-    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
-    path = sources / "mpu" / "w4_weight.sv"
-    text = path.read_text()
-    assert text.count("lost[3] && (kept[0] || lost[2:0] != 3'd0)") == 1
-    path.write_text(text.replace("lost[3] && (kept[0] || lost[2:0] != 3'd0)", "lost[3]"))
+    right = "lost[3] && (kept[0] || lost[2:0] != 3'd0)"
+    sources = mistaken(tmp_path, "mpu/w4_weight.sv", right, "lost[3]")
     units = build(tmp_path / "build", sources)
     x = np.zeros((1, 32), np.float16)
     x[0, 5] = 1

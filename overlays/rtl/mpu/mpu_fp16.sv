@@ -1,6 +1,6 @@
 // The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX; W is FP16 or,
-// as W4A16, made FP16 on its way in. What adapters add comes from the adapter unit. One group of LANES columns and ROWS rows behind one port that reads lines and one that
-// writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
+// as W4A16, made FP16 on its way in. What adapters add comes from the adapter unit. One group of LANES
+// columns and ROWS rows behind one port that reads lines and one that writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
 // hold until the next command.
 module mpu_fp16
   import mpu_types::*;
