@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from tests.rtl.slots_rig import Cases, attention_cases, build, vector_cases
+from tests.rtl.bench_rig import build
+from tests.rtl.slots_rig import Cases, attention_cases, vector_cases
 from tests.rtl_rig import first_then_long, mistaken
 from tests.unit.test_vector_operations import declared
 
