@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests import kernel_option, slow_cases, thinning
+from tests import kernel_option, prefill_option, slow_cases, thinning
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport
 
@@ -25,6 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="native",
         help="run these in the native kernels' place",
     )
+    parser.addoption(
+        "--prefill", default=prefill_option.DEFAULT, metavar="WORKER",
+        help="the exact worker that parity tests compare: torch:cuda:0, cuda:0",
+    )  # fmt: skip
     parser.addoption(
         "--transport", choices=("emu", "boardd", *APART), help="only over this transport"
     )
@@ -70,9 +74,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps what `--kernels` says where helpers find it. A shell's background jobs ignore SIGINT,
-    and so would the programs that tests interrupt."""
+    """Keeps what `--kernels` and `--prefill` say where helpers find it. A shell's background jobs
+    ignore SIGINT, and so would the programs that tests interrupt."""
     kernel_option.chosen = config.getoption("--kernels")
+    prefill_option.chosen = config.getoption("--prefill")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

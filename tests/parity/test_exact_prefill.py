@@ -1,5 +1,5 @@
 """Prompts computed by torch in the boards' arithmetic: the bytes of the boards and of the oracle,
-and the same texts."""
+and the same texts. `--prefill cuda:0` runs them on a GPU."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth.folder import synthesize
+from tests import prefill_option
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.emu.test_every_family import variant_of
 from tests.oracle.adapted import Adapted
@@ -72,11 +73,9 @@ def written(kind: str, scheme: str, folder: Path, heads: int = 4) -> Path:
 
 
 def computer(config: Any, source: Any, context: int = 1024) -> ExactComputer:
-    import torch
-
     from lora_sdk.prefill.exact.computer import ExactComputer
 
-    return ExactComputer(config, source, context, torch.device("cpu"))
+    return ExactComputer(config, source, context, *prefill_option.opened())
 
 
 @dataclass
@@ -228,7 +227,8 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
     q = draw.standard_normal((rows, heads, size)).astype(np.float16)
     k, v = (draw.standard_normal((2, positions, size)).astype(np.float16) for _ in range(2))
     how = Scores(0.25, positions - rows, window=window)
-    found = attend(*(torch.from_numpy(array) for array in (q, k, v)), how).numpy()
+    device, _ = prefill_option.opened()
+    found = attend(*(torch.from_numpy(array).to(device) for array in (q, k, v)), how).cpu().numpy()
     entries = np.tile(np.arange(positions), (rows, 1))
     own = np.arange(positions - rows, positions)[:, None]
     entries[(entries > own) | (entries <= own - (window or positions))] = -1
@@ -253,7 +253,7 @@ def test_an_engine_gives_the_same_texts(tmp_path: Path) -> None:
     model = write_checkpoint(which, tmp_path / "model", "x3")
     adapter = write_adapter(which, Folder("a", rank=8), tmp_path / "a")
     found = []
-    for worker in (None, "torch:cpu"):
+    for worker in (None, prefill_option.chosen):
         with Engine(
             model, boards=2, prefill=worker, threads=1, max_sequences=3, max_adapters=1,
             max_adapter_rank=8,
@@ -269,7 +269,7 @@ def test_an_engine_gives_the_same_texts(tmp_path: Path) -> None:
             if worker is not None:
                 use = engine.prefill_use
                 assert use is not None and (use.prompts, use.tokens) == (2, 105)
-                assert use.worker == "torch:cpu" and not use.fast
+                assert use.worker == worker and not use.fast
     assert found[0] == found[1]
 
 
@@ -285,7 +285,7 @@ def test_a_value_that_overflows_is_the_boards_error(tmp_path: Path) -> None:
         elif name.endswith("wpe.weight"):
             tensor[12, 0] = 65504
     save_file(tensors, folder / "model.safetensors")
-    with Engine(folder, prefill="torch:cpu", threads=1, max_sequences=2) as engine:
+    with Engine(folder, prefill=prefill_option.chosen, threads=1, max_sequences=2) as engine:
         worker = computer(engine.config, engine._loaded.checkpoint)
         with pytest.raises(
             ModelError, match="embed wrote NaN or infinity, position 12 of a prompt"

@@ -1,0 +1,16 @@
+"""What the option `--prefill` of pytest names as the exact worker under test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT = "torch:cpu"
+chosen = DEFAULT
+
+
+def opened() -> tuple[Any, Any]:
+    """Its torch device, and its sums of matmuls."""
+    from lora_sdk.core.worker_name import parse_worker
+    from lora_sdk.prefill.exact.opening import open_products
+
+    return open_products(parse_worker(chosen, False))
