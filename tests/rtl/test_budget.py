@@ -62,6 +62,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "vector_slot",
         "attention_slot",
         "port_arbiter",
+        "arena_port",
         "dma",
     ],
 )

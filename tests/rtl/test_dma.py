@@ -52,7 +52,9 @@ MISTAKES = {
     ),
     "the next lane": ("kv_heads", "row_lane : move.to.lane", "row_lane + 5'd1 : move.to.lane"),
     "no page of other banks": ("page_walk", "layout.spill_bank_count != 8'd0 &&", "1'b0 &&"),
-    "an arena's end is not looked at": ("range_table", "&& behind <= 57'(offset) + 57'(bytes)", ""),
+    "an arena's end is not looked at": (
+        "../port/range_table", "&& behind <= 57'(offset) + 57'(bytes)", "",
+    ),
     "rows over others from the front": ("move_rows", "&& y_at > x_at", "&& 1'b0"),
     "an error of a line is not told": ("dma", "(line_here && line_error) ||", ""),
     "zeros behind the last byte are summed": (

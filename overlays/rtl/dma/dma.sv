@@ -240,6 +240,7 @@ module dma
     if (copies[1]) copy = copy_of[1];
   end
   assign copy_takes = copies & {3{copy_ready}};
+  arena_types::arena_t arena;
   range_table arenas (
       .clk(clk),
       .rst(rst),
@@ -251,7 +252,8 @@ module dma
       .look(looks != '0),
       .range(range),
       .over(look_over),
-      .covered(covered)
+      .covered(covered),
+      .arena(arena)
   );
   logic walk_idle, piece_valid, piece_ready, mover_idle;
   piece_t piece;

@@ -2,15 +2,9 @@
 package dma_types;
   import abi_types::*;
 
-  typedef logic [5:0] bank_t;
-  typedef logic [37:0] address_t;  // a byte of a bank
-
-  // Bytes that must lie in one arena. Wide enough for every sum of a command's fields.
-  typedef struct packed {
-    logic [7:0]  bank;
-    logic [55:0] first;
-    logic [39:0] bytes;
-  } range_t;
+  typedef arena_types::bank_t bank_t;
+  typedef arena_types::address_t address_t;
+  typedef arena_types::range_t range_t;
 
   // Rows of bytes from one place to another, row after row. A row's bytes are moved as if all were read first, if
   // `backward` is set where it is to lie behind where it lies.

@@ -3,7 +3,7 @@
 // cycle.
 module range_table
   import abi_types::*;
-  import dma_types::*;
+  import arena_types::*;
 (
     input  logic        clk,
     input  logic        rst,
@@ -15,15 +15,18 @@ module range_table
     input  logic        look,          // one cycle
     input  range_t      range,
     output logic        over,          // one cycle; the rest is there with it
-    output logic        covered
+    output logic        covered,
+    output arena_t      arena          // that one; nothing of the on-chip buffer
 );
   localparam int FIRST = LORA_REG_ARENAS / 4;
   // words of struct lora_arena_record
-  localparam int OFFSET = 2, BYTES = 4, BANK = 6, VALID = 7;
+  localparam int BASE = 0, OFFSET = 2, BYTES = 4, BANK = 6, VALID = 7;
   localparam logic [56:0] LIMIT = 57'd1 << 38;  // bytes that a bank can have
 
   logic [31:0] offset_low[LORA_MAX_ARENAS], bytes_low[LORA_MAX_ARENAS];  // low six bits are 0
   logic [5:0] offset_high[LORA_MAX_ARENAS], bytes_high[LORA_MAX_ARENAS];
+  logic [25:0] base_low[LORA_MAX_ARENAS];  // lines
+  logic [15:0] base_high[LORA_MAX_ARENAS];
   logic [5:0] banks[LORA_MAX_ARENAS];
   logic [0:0] valid[LORA_MAX_ARENAS], offset_beyond[LORA_MAX_ARENAS], bank_beyond[LORA_MAX_ARENAS];
   logic [6:0] hints[64];
@@ -37,6 +40,8 @@ module range_table
   always_ff @(posedge clk) begin
     if (mine)
       case (place[2:0])
+        3'(BASE): base_low[record] <= stored[31:6];
+        3'(BASE + 1): base_high[record] <= stored[15:0];
         3'(OFFSET): offset_low[record] <= {stored[31:6], 6'd0};
         3'(OFFSET + 1): begin
           offset_high[record] <= stored[5:0];
@@ -63,7 +68,11 @@ module range_table
   logic [56:0] first, behind;
   logic [7:0] index, found_index;
   logic [37:0] offset, bytes;
+  logic [41:0] base;
   logic right, fits;
+  always_ff @(posedge clk)  // of the record that was compared last
+    arena <= '{first: offset[37:6], behind: {1'b0, offset[37:6]} + {1'b0, bytes[37:6]},
+               shift: base - 42'(offset[37:6])};
   assign fits = live && right && first >= 57'(offset) && behind <= 57'(offset) + 57'(bytes);
   always_ff @(posedge clk) begin
     over <= 1'b0;
@@ -86,6 +95,7 @@ module range_table
         found_index <= index;
         offset <= {offset_high[index[6:0]], offset_low[index[6:0]]};
         bytes <= {bytes_high[index[6:0]], bytes_low[index[6:0]]};
+        base <= {base_high[index[6:0]], base_low[index[6:0]]};
         right <= valid[index[6:0]][0] && banks[index[6:0]] == bank && !bank_beyond[index[6:0]][0] &&
             !offset_beyond[index[6:0]][0];
         live <= index < count;
