@@ -211,6 +211,9 @@ AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count,
     }
 }
 
+#define COLUMNS_TARGET AVX2
+#include "columns.h"
+
 const struct lora_variant lora_variant_avx2 = {
     .name = "avx2",
     .supported = supported,
@@ -220,6 +223,8 @@ const struct lora_variant lora_variant_avx2 = {
     .row_cached = row,
     .few = few,
     .few_rows = FEW_ROWS,
+    .scale_columns = scale_columns,
+    .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,
     .scores = scores,

@@ -120,6 +120,9 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
     if (d < head_dim) weigh_rest(e, v, count, d, head_dim, sum);
 }
 
+#define COLUMNS_TARGET AVX512
+#include "columns.h"
+
 const struct lora_variant lora_variant_avx512 = {
     .name = "avx512",
     .supported = supported,
@@ -129,6 +132,8 @@ const struct lora_variant lora_variant_avx512 = {
     .row_cached = lora_avx512_row_cached,
     .few = few,
     .few_rows = FEW_ROWS,
+    .scale_columns = scale_columns,
+    .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,
     .scores = scores,

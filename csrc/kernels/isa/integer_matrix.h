@@ -18,6 +18,9 @@
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
+#define UNIT_QUADS (LORA_UNIT_COLUMNS / 4)
+#define VEC_BYTES (LANES * 4)
+#define TILE_BYTES (VECTORS * VEC_BYTES) /* a quad of all columns */
 /* Blocks that are prefetched, into the second cache: it waits for more lines at once than the
  * first one can. */
 #define INT8_PREFETCH 4
@@ -27,6 +30,9 @@ LANES_INLINE void fetch_quad(const uint8_t *prefetch) {
     _mm_prefetch((const char *)prefetch, _MM_HINT_T1);
     _mm_prefetch((const char *)prefetch + 64, _MM_HINT_T1);
 }
+
+/* Twelve rows and four: four have too few sums to keep the units that multiply busy. */
+LANES_INLINE int better_as_eights(uint32_t rows) { return rows == 16; }
 
 /* One quad of each of `rows` rows, a constant. One loop over all sums, without a loop inside, is
  * unrolled early enough for them to become registers. */
@@ -100,7 +106,8 @@ LANES_TARGET static void int8(const struct integer_tile *t) {
         int8_row(t);
         return;
     }
-    for (; row + INT8_ROWS <= t->rows; row += INT8_ROWS)
+    for (; row + INT8_ROWS <= t->rows && (INT8_ROWS <= 8 || !better_as_eights(t->rows - row));
+         row += INT8_ROWS)
         if (row == 0) int8_rows(t, row, INT8_ROWS, 1);
         else int8_rows(t, row, INT8_ROWS, 0);
     for (; INT8_ROWS > 8 && row + 8 <= t->rows; row += 8)

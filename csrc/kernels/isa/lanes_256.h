@@ -15,6 +15,7 @@ typedef __m256 float_vec;
 LANES_256 vec load_vec(const uint8_t *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
+LANES_256 void store_vec(uint8_t *p, vec v) { _mm256_store_si256((__m256i *)(void *)p, v); }
 LANES_256 vec zero_vec(void) { return _mm256_setzero_si256(); }
 LANES_256 vec add_vec(vec a, vec b) { return _mm256_add_epi32(a, b); }
 LANES_256 vec low_nibbles(vec w) { return _mm256_and_si256(w, _mm256_set1_epi8(15)); }

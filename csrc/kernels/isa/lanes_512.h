@@ -14,6 +14,7 @@ typedef __m512 float_vec;
 #define LANES_512 __attribute__((target(LANES_512_ISA), always_inline)) static inline
 
 LANES_512 vec load_vec(const uint8_t *p) { return _mm512_loadu_si512((const void *)p); }
+LANES_512 void store_vec(uint8_t *p, vec v) { _mm512_store_si512((void *)p, v); }
 LANES_512 vec zero_vec(void) { return _mm512_setzero_si512(); }
 LANES_512 vec add_vec(vec a, vec b) { return _mm512_add_epi32(a, b); }
 LANES_512 vec low_nibbles(vec w) { return _mm512_and_si512(w, _mm512_set1_epi8(15)); }

@@ -135,6 +135,9 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
     }
 }
 
+#define COLUMNS_TARGET
+#include "columns.h"
+
 const struct lora_variant lora_variant_plain = {
     .name = "plain",
     .supported = always,
@@ -142,6 +145,8 @@ const struct lora_variant lora_variant_plain = {
     .floats_to_halves = floats_to_halves,
     .row = row,
     .row_cached = row,
+    .scale_columns = scale_columns,
+    .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,
     .scores = scores,

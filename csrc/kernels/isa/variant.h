@@ -31,6 +31,10 @@ struct lora_variant {
                 const uint16_t *const *blocks, const uint16_t *const *next, float *out);
     uint32_t few_rows;
 
+    /* sums[row][i] = (sums[row][i]*scales[i])*own[row], and + values[i], of 32 columns. */
+    void (*scale_columns)(float *sums, uint32_t rows, const float *scales, const float *own);
+    void (*add_biases)(float *sums, uint32_t rows, const float *values);
+
     /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
     void (*pack_panel)(const uint16_t *const rows[4], uint32_t columns, float *x);
     /* A panel of rows times a column tile. */

@@ -84,11 +84,9 @@ static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
                      float *sums) {
-    float values[LORA_BLOCK_N] = {0};
+    float values[LORA_BLOCK_N] = {0}; /* columns past the last one are not stored */
     job->variant->halves_to_floats(bias, columns, values);
-    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
-        for (uint32_t n = 0; n < LORA_BLOCK_N; n++) /* those past the last column are not stored */
-            sums[n] = sums[n] + values[n];
+    job->variant->add_biases(sums, job->rows, values);
 }
 
 static uint32_t store_floats(const float *restrict values, uint32_t count, float *restrict target) {

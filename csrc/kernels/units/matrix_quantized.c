@@ -103,6 +103,15 @@ void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
     }
 }
 
+static void scale_sums(const struct lora_job *job, uint32_t first, float *sums) {
+    const struct matrix_job *m = &job->matrix;
+    uint32_t left = m->command->n - first;
+    float scales[LORA_BLOCK_N] = {0}, own[LORA_MAX_ROWS];
+    memcpy(scales, m->scales + first, (left < LORA_BLOCK_N ? left : LORA_BLOCK_N) * sizeof(float));
+    for (uint32_t row = 0; row < job->rows; row++) own[row] = row_scale(m, row);
+    job->variant->scale_columns(sums, job->rows, scales, own);
+}
+
 void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              const uint16_t *const *blocks, const uint16_t *const *next,
                              float *sums) {
@@ -125,12 +134,7 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
     t.totals = t.units + (uint64_t)job->rows * t.unit_count;
     if (m->type == LORA_WEIGHT_INT8) integer->int8(&t);
     else integer->int4(&t);
-    uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
-    uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
-    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
-        float own = row_scale(m, row);
-        for (uint32_t n = 0; n < columns; n++) sums[n] = (sums[n] * m->scales[first + n]) * own;
-    }
+    scale_sums(job, tile * LORA_BLOCK_N, sums);
 }
 
 const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
