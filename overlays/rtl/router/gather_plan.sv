@@ -17,6 +17,7 @@ module gather_plan
     output logic             block_write,
     output logic [10:0]      block_where,    // source, row group, segment
     output block_t           block_value,
+    output size_t            block_bytes,
     output logic             missing_write,
     output logic [4:0]       missing_where,  // row group, segment
     output size_t            missing_value
@@ -42,7 +43,6 @@ module gather_plan
   block_t block, grown;
   logic [2:0] block_first;
   logic [4:0] number;
-  size_t block_bytes;
   logic joins;
 
   assign difference = {rest, quotient[26]} - {12'd0, divisor};

@@ -2,6 +2,7 @@
 // docs/rtl.md has it. Lane i sends by port i and takes what comes in by the other one.
 module router
   import abi_types::*;
+  import rv32_types::*;
   import router_types::*;
 (
     input  logic              clk,
@@ -18,11 +19,10 @@ module router
     output logic [1:0]        result_state,
     output logic [7:0]        result_status,
     output logic [7:0]        result_port,
+    output logic [31:0]       result_sum,      // of a gather that is done: CRC-32 of its rows
     output logic [2:0][31:0]  result_frames,   // sent, received, dropped
     output done_t             segments,        // row groups that are complete
-    output logic [1:0][31:0]  port_sent,       // frames of this gather
-    output logic [1:0][31:0]  port_received,
-    output logic [1:0]        port_blocked,
+    output logic [4:0][31:0]  progress,        // of this gather, or of the last one: mailbox words from WAITS on
     // list and step, held while the unit runs
     input  logic [7:0]        list_rank,
     input  logic [7:0]        list_boards,
@@ -38,6 +38,19 @@ module router
     input  logic [31:0]       poison_epoch,
     input  logic [31:0]       poison_step,
     input  logic [7:0]        poison_source,
+    // link test, by both ports, while no gather runs: link_test has its record
+    input  logic              test_start,      // one cycle
+    input  logic [LOCAL_BITS-1:0] test_record,
+    output logic              test_done,       // one cycle
+    output logic              test_failed,
+    input  logic [31:0]       serial,          // of this card
+    // the core's local memory, as soft_core has it
+    output logic              local_valid,
+    input  logic              local_ready,
+    output logic [3:0]        local_write,
+    output logic [LOCAL_BITS-3:0] local_word,
+    output logic [31:0]       local_stored,
+    input  logic [31:0]       local_data,
     // links
     input  logic [1:0]        link_up,
     input  logic [1:0]        rx_valid,
@@ -66,17 +79,20 @@ module router
     output logic [63:0]       write_bytes,
     output logic [511:0]      write_data
 );
-  typedef enum logic [2:0] {IDLE, BEGIN, CHECK, PLAN, RUN, FAIL, RESULT} state_t;
-  state_t state;
   gather_record_t told, command;
   logic [6:0] told_rows, rows;
-  logic stops, runs, clear;
+  logic stops, runs, clear, takes, begins, plans, active, idle, planned, complete;
 
-  always_ff @(posedge clk)
+  always_ff @(posedge clk) begin
     if (unit_announce) begin
       told <= unit_line;
       told_rows <= unit_rows;
     end
+    if (takes) begin
+      command <= told;
+      rows <= told_rows;
+    end
+  end
 
   // --- what it is ----------------------------------------------------------------------------------
   logic checked, ring, has_next, has_previous, next_is_1;
@@ -86,7 +102,7 @@ module router
   gather_check check (
       .clk(clk),
       .rst(clear),
-      .start(state == BEGIN),
+      .start(begins),
       .command(command),
       .rows(rows),
       .list_rank(list_rank),
@@ -117,20 +133,22 @@ module router
       rows: rows,
       shift: shift,
       base: size_t'(command.offset),
-      stride: size_t'(command.stride)
+      stride: size_t'(command.stride),
+      width: size_t'(command.columns) << shift
   };
   assign next_is_1 = has_next ? port_next[0] : !port_previous[0];
 
-  logic planned, block_write, missing_write;
+  logic block_write, missing_write;
   logic [8:0][26:0] segment_start;
   logic [10:0] block_where;
   logic [4:0] missing_where;
   block_t block_value;
-  size_t missing_value;
+  size_t missing_value, block_size, sum_bytes;
+  logic [28:0] sum_end;
   gather_plan plan (
       .clk(clk),
       .rst(clear),
-      .start(state == CHECK && checked && check_status == 8'(LORA_OK) && rows != 7'd0),
+      .start(plans),
       .gather(gather),
       .columns(size_t'(command.columns)),
       .share_unit(command.share_unit),
@@ -141,6 +159,7 @@ module router
       .block_write(block_write),
       .block_where(block_where),
       .block_value(block_value),
+      .block_bytes(block_size),
       .missing_write(missing_write),
       .missing_where(missing_where),
       .missing_value(missing_value)
@@ -148,77 +167,95 @@ module router
 
   // --- lanes ---------------------------------------------------------------------------------------
   logic [1:0] filed_valid, filed_ready, quiet, sent_all, failed, poisoned, blocked, sent, received, dropped;
-  logic [1:0] to_next, has_in, has_out;
+  logic [1:0] to_next, has_in, has_out, expects, run_valid, run_ready;
+  logic [1:0][31:0] run_crc;
+  behind_t [1:0] run_behind;
   block_t [1:0] filed_block;
   logic [1:0][4:0] filed_where;
   logic [1:0][12:0] filed_bytes;
-  logic [1:0] lane_read_valid, lane_read_ready, lane_line_valid, lane_write_valid, lane_write_ready;
-  logic [1:0][20:0] lane_read_line, lane_write_line;
-  logic [1:0][2:0] lane_read_tag;
-  logic [1:0][63:0] lane_write_bytes;
-  logic [1:0][511:0] lane_write_data;
+  logic unit_read_valid, unit_read_ready, unit_write_valid, unit_write_ready, unit_line_valid;
   assign to_next = {next_is_1, !next_is_1};
-  assign has_out = (to_next & {2{has_next}}) | (~to_next & {2{has_previous}});
-  assign has_in = (to_next & {2{has_previous}}) | (~to_next & {2{has_next}});
-  for (genvar i = 0; i < 2; i++) begin : lanes
-    router_lane lane (
-        .clk(clk),
-        .rst(rst),
-        .clear(clear),
-        .start(state == BEGIN),
-        .active(state == RUN && runs),
-        .gather(gather),
-        .to_next(to_next[i]),
-        .has_in(has_in[i]),
-        .has_out(has_out[i]),
-        .out_up(link_up[i]),
-        .idle(state == IDLE || state == RESULT),
-        .epoch(epoch),
-        .block_write(block_write),
-        .block_where(block_where),
-        .block_value(block_value),
-        .poison_valid(poison_valid[i]),
-        .poison_epoch(poison_epoch),
-        .poison_step(poison_step),
-        .poison_source(poison_source),
-        .rx_valid(rx_valid[1-i]),
-        .rx_ready(rx_ready[1-i]),
-        .rx_data(rx_data[1-i]),
-        .rx_keep(rx_keep[1-i]),
-        .rx_last(rx_last[1-i]),
-        .tx_valid(tx_valid[i]),
-        .tx_ready(tx_ready[i]),
-        .tx_data(tx_data[i]),
-        .tx_keep(tx_keep[i]),
-        .tx_last(tx_last[i]),
-        .read_valid(lane_read_valid[i]),
-        .read_ready(lane_read_ready[i]),
-        .read_line(lane_read_line[i]),
-        .read_tag(lane_read_tag[i]),
-        .line_valid(lane_line_valid[i]),
-        .line_tag(line_tag[2:0]),
-        .line_data(line_data),
-        .write_valid(lane_write_valid[i]),
-        .write_ready(lane_write_ready[i]),
-        .write_line(lane_write_line[i]),
-        .write_bytes(lane_write_bytes[i]),
-        .write_data(lane_write_data[i]),
-        .filed_valid(filed_valid[i]),
-        .filed_ready(filed_ready[i]),
-        .filed_block(filed_block[i]),
-        .filed_where(filed_where[i]),
-        .filed_bytes(filed_bytes[i]),
-        .quiet(quiet[i]),
-        .sent_all(sent_all[i]),
-        .failed(failed[i]),
-        .poisoned(poisoned[i]),
-        .blocked(blocked[i]),
-        .sent(sent[i]),
-        .received(received[i]),
-        .dropped(dropped[i])
-    );
-  end
-  logic complete;
+  assign read_bank = 6'(LORA_BANK_ONCHIP);
+  assign write_bank = 6'(LORA_BANK_ONCHIP);
+  assign read_line[31:21] = '0;
+  assign write_line[31:21] = '0;
+  router_lanes lanes (
+      .clk(clk),
+      .rst(rst),
+      .clear(clear),
+      .begins(begins),
+      .active(active),
+      .idle(idle),
+      .gather(gather),
+      .sum_end(sum_end),
+      .epoch(epoch),
+      .to_next(to_next),
+      .has_next(has_next),
+      .has_previous(has_previous),
+      .has_in(has_in),
+      .has_out(has_out),
+      .block_write(block_write),
+      .block_where(block_where),
+      .block_value(block_value),
+      .block_size(block_size),
+      .poison_valid(poison_valid),
+      .poison_epoch(poison_epoch),
+      .poison_step(poison_step),
+      .poison_source(poison_source),
+      .test_start(test_start),
+      .test_stop(unit_start || unit_abort),
+      .test_record(test_record),
+      .test_done(test_done),
+      .test_failed(test_failed),
+      .serial(serial),
+      .local_valid(local_valid),
+      .local_ready(local_ready),
+      .local_write(local_write),
+      .local_word(local_word),
+      .local_stored(local_stored),
+      .local_data(local_data),
+      .link_up(link_up),
+      .rx_valid(rx_valid),
+      .rx_ready(rx_ready),
+      .rx_data(rx_data),
+      .rx_keep(rx_keep),
+      .rx_last(rx_last),
+      .tx_valid(tx_valid),
+      .tx_ready(tx_ready),
+      .tx_data(tx_data),
+      .tx_keep(tx_keep),
+      .tx_last(tx_last),
+      .read_valid(unit_read_valid),
+      .read_ready(unit_read_ready),
+      .read_line(read_line[20:0]),
+      .read_tag(read_tag),
+      .line_valid(unit_line_valid),
+      .line_tag(line_tag),
+      .line_data(line_data),
+      .write_valid(unit_write_valid),
+      .write_ready(unit_write_ready),
+      .write_line(write_line[20:0]),
+      .write_bytes(write_bytes),
+      .write_data(write_data),
+      .filed_valid(filed_valid),
+      .filed_ready(filed_ready),
+      .filed_block(filed_block),
+      .filed_where(filed_where),
+      .filed_bytes(filed_bytes),
+      .run_valid(run_valid),
+      .run_ready(run_ready),
+      .run_crc(run_crc),
+      .run_behind(run_behind),
+      .quiet(quiet),
+      .sent_all(sent_all),
+      .failed(failed),
+      .poisoned(poisoned),
+      .expects(expects),
+      .blocked(blocked),
+      .sent(sent),
+      .received(received),
+      .dropped(dropped)
+  );
   gather_counts counts (
       .clk(clk),
       .rst(clear),
@@ -240,37 +277,6 @@ module router
       .done(segments)
   );
 
-  // --- memory --------------------------------------------------------------------------------------
-  logic unit_read_valid, unit_read_ready, unit_write_valid, unit_write_ready, unit_line_valid;
-  assign read_bank = 6'(LORA_BANK_ONCHIP);
-  assign write_bank = 6'(LORA_BANK_ONCHIP);
-  assign read_line[31:21] = '0;
-  assign write_line[31:21] = '0;
-  lane_ports arbiter (
-      .clk(clk),
-      .rst(clear),
-      .lane_read_valid(lane_read_valid),
-      .lane_read_ready(lane_read_ready),
-      .lane_read_line(lane_read_line),
-      .lane_read_tag(lane_read_tag),
-      .lane_line_valid(lane_line_valid),
-      .lane_write_valid(lane_write_valid),
-      .lane_write_ready(lane_write_ready),
-      .lane_write_line(lane_write_line),
-      .lane_write_bytes(lane_write_bytes),
-      .lane_write_data(lane_write_data),
-      .read_valid(unit_read_valid),
-      .read_ready(unit_read_ready),
-      .read_line(read_line[20:0]),
-      .read_tag(read_tag),
-      .line_valid(unit_line_valid),
-      .line_tag(line_tag),
-      .write_valid(unit_write_valid),
-      .write_ready(unit_write_ready),
-      .write_line(write_line[20:0]),
-      .write_bytes(write_bytes),
-      .write_data(write_data)
-  );
   unit_port port (
       .clk(clk),
       .rst(rst),
@@ -289,82 +295,71 @@ module router
       .write_ready(write_ready)
   );
 
-  // --- how it goes ---------------------------------------------------------------------------------
-  // The other port of a lane is the one by which its frames come in.
-  logic [1:0] poison_ports, bad_ports, down_ports;
-  logic ends_badly, first_port;
-  logic [31:0] idle_dropped;
-  assign poison_ports = {poisoned[0], poisoned[1]};
-  assign bad_ports = {failed[0], failed[1]};
-  assign down_ports = has_out & ~link_up;
-  assign ends_badly = (poison_ports | bad_ports | down_ports) != 2'b00;
-  assign stops = unit_abort || (state == RUN && ends_badly);
-  assign first_port = next_is_1;  // both ports at once: the one to next is named
-  function automatic logic [7:0] name(logic [1:0] ports, logic first);
-    return ports[first] ? {7'd0, first} : {7'd0, !first};
-  endfunction
+  // --- its sum -------------------------------------------------------------------------------------
+  logic sums_done;
+  logic [31:0] sum;
+  assign sum_bytes = gather.width * size_t'(rows);
+  always_ff @(posedge clk) sum_end <= {2'd0, gather.base} + {2'd0, sum_bytes};
+  gather_sum sums (
+      .clk(clk),
+      .rst(clear),
+      .start(plans),
+      .bytes(sum_bytes),
+      .run_valid(run_valid),
+      .run_ready(run_ready),
+      .run_crc0(run_crc[0]),
+      .run_crc1(run_crc[1]),
+      .run_behind0(run_behind[0]),
+      .run_behind1(run_behind[1]),
+      .idle(sums_done),
+      .sum(sum)
+  );
+  assign result_sum = rows == 7'd0 ? '0 : sum;
 
-  logic starts;
-  assign unit_idle = state == IDLE && runs && !starts;
-  assign result_valid = state == RESULT;
-  assign port_blocked = blocked;
-  always_ff @(posedge clk) begin
-    starts <= unit_start;
-    if (state == IDLE || state == RESULT)
-      idle_dropped <= idle_dropped + 32'(dropped[0]) + 32'(dropped[1]);
-    else begin
-      result_frames[0] <= result_frames[0] + 32'(sent[0]) + 32'(sent[1]);
-      result_frames[1] <= result_frames[1] + 32'(received[0]) + 32'(received[1]);
-      result_frames[2] <= result_frames[2] + 32'(dropped[0]) + 32'(dropped[1]);
-      for (int i = 0; i < 2; i++) begin
-        port_sent[i] <= port_sent[i] + 32'(sent[i]);
-        port_received[i] <= port_received[i] + 32'(received[1-i]);
-      end
+  // --- how it goes ---------------------------------------------------------------------------------
+  gather_run its_run (
+      .clk(clk),
+      .rst(rst),
+      .unit_start(unit_start),
+      .unit_abort(unit_abort),
+      .unit_idle(unit_idle),
+      .result_valid(result_valid),
+      .result_ready(result_ready),
+      .result_state(result_state),
+      .result_status(result_status),
+      .result_port(result_port),
+      .result_frames(result_frames),
+      .runs(runs),
+      .stops(stops),
+      .takes(takes),
+      .begins(begins),
+      .plans(plans),
+      .active(active),
+      .idle(idle),
+      .nothing(rows == 7'd0),
+      .checked(checked),
+      .check_status(check_status),
+      .planned(planned),
+      .complete(complete),
+      .sums_done(sums_done),
+      .next_is_1(next_is_1),
+      .has_out(has_out),
+      .link_up(link_up),
+      .quiet(quiet),
+      .sent_all(sent_all),
+      .failed(failed),
+      .poisoned(poisoned),
+      .sent(sent),
+      .received(received),
+      .dropped(dropped),
+      .port_sent(progress[2:1]),
+      .port_received(progress[4:3])
+  );
+  always_comb begin
+    progress[0] = '0;
+    for (int p = 0; p < LORA_PORTS; p++) begin
+      progress[0] |= (has_in[1-p] && expects[1-p] ? LORA_ROUTER_RECEIVES : 0) << p;
+      progress[0] |= (blocked[p] ? LORA_ROUTER_BLOCKED : 0) << p;
     end
-    unique case (state)
-      IDLE:
-      if (starts) begin
-        command <= told;
-        rows <= told_rows;
-        result_frames <= {idle_dropped, 64'd0};
-        idle_dropped <= 32'(dropped[0]) + 32'(dropped[1]);
-        port_sent <= '0;
-        port_received <= '0;
-        result_state <= 2'(LORA_UNIT_DONE);
-        result_status <= 8'(LORA_OK);
-        result_port <= 8'(LORA_NO_PORT);
-        state <= BEGIN;
-      end
-      BEGIN: state <= CHECK;
-      CHECK:
-      if (checked) begin
-        result_status <= check_status;
-        if (check_status != 8'(LORA_OK)) result_state <= 2'(LORA_UNIT_FAILED);
-        state <= check_status == 8'(LORA_OK) && rows != 7'd0 ? PLAN : RESULT;
-      end
-      PLAN: if (planned) state <= RUN;
-      RUN:
-      if (ends_badly) begin
-        result_state <= 2'(LORA_UNIT_FAILED);
-        if (poison_ports != 2'b00) begin
-          result_status <= 8'(LORA_ERR_LINK_POISON);
-          result_port <= name(poison_ports, first_port);
-        end else if (down_ports != 2'b00) begin
-          result_status <= 8'(LORA_ERR_LINK_DOWN);
-          result_port <= name(down_ports, first_port);
-        end else begin
-          result_status <= 8'(LORA_ERR_LINK_CRC);
-          result_port <= name(bad_ports, first_port);
-        end
-        state <= FAIL;
-      end else if (complete && &sent_all && &quiet) state <= RESULT;
-      FAIL: if (runs) state <= RESULT;  // nothing is left at the memory port
-      default: if (result_ready) state <= IDLE;
-    endcase
-    if (rst || unit_abort) begin
-      state <= IDLE;
-      starts <= 1'b0;
-    end
-    if (rst) idle_dropped <= '0;
   end
 endmodule

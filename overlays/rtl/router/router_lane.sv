@@ -11,6 +11,7 @@ module router_lane
     input  logic         start,           // one cycle: the next gather
     input  logic         active,          // its plan is there
     input  gather_t      gather,
+    input  logic [28:0]  sum_end,         // address behind all rows, were they without gaps
     input  logic         to_next,         // frames of this lane go that way
     input  logic         has_in,
     input  logic         has_out,
@@ -21,11 +22,22 @@ module router_lane
     input  logic         block_write,
     input  logic [10:0]  block_where,
     input  block_t       block_value,
+    input  size_t        block_size,
     // a poison frame to send, one cycle
     input  logic         poison_valid,
     input  logic [31:0]  poison_epoch,
     input  logic [31:0]  poison_step,
     input  logic [7:0]   poison_source,
+    // a link test: what comes in is the test's, and it may send
+    input  logic         testing,
+    input  test_frame_t  test,            // what leaves
+    output logic         test_room,       // for a frame
+    output logic         test_begins,     // it is taken: words follow
+    output logic         test_sent,       // one cycle: it is whole
+    input  test_look_t   look,            // at what comes in
+    output logic         head_valid,
+    output logic         head_intact,
+    output logic [511:0] head_data,       // a cycle later
     // links
     input  logic         rx_valid,
     output logic         rx_ready,
@@ -56,28 +68,34 @@ module router_lane
     output block_t       filed_block,
     output logic [4:0]   filed_where,
     output logic [12:0]  filed_bytes,
+    // sums of what has been filed, and of what is own
+    output logic         run_valid,
+    input  logic         run_ready,
+    output logic [31:0]  run_crc,
+    output behind_t      run_behind,
     // how it goes
     output logic         quiet,
     output logic         sent_all,
     output logic         failed,          // a frame did not hold
     output logic         poisoned,        // the gather, or a step before it
-    output logic         blocked,         // a frame is to leave, and there is no room
+    output logic         expects,         // more has to come in; until the next gather
+    output logic         blocked,         // a frame is to leave, and there was no room; the same
     output logic         sent,            // one cycle each
     output logic         received,
     output logic         dropped
 );
-  typedef enum logic [3:0] {
-    IDLE, HEAD, FIND, ENTRY, MEASURE, JUDGE, ROOM, COPY, FILE, COUNT, OPEN, SEND, SUM, UNPAD, SEAL, SPILL
-  } state_t;
+  typedef enum logic [3:0] {IDLE, HEAD, LOOK, ROOM, COPY, FILE, COUNT, OPEN, MAKE} state_t;
   state_t state;
   logic stopped;  // failed: until `clear`
+  logic poisons, tests, ghost, future;
+  frame_t header, head;
 
   // --- links -------------------------------------------------------------------------------------
   logic [2:0] free;
-  logic head_valid, head_intact, head_read, pop, has_poison;
-  logic [6:0] head_line;
-  logic [511:0] head_data;
-  logic [31:0] held_epoch, held_step;
+  logic head_read, pop, has_poison, has_room, frame_write, commit;
+  logic [6:0] head_line, frame_at;
+  logic [511:0] frame_data;
+  logic [31:0] held_epoch, held_step, poison_age, idle_epochs;
   frame_receiver receiver (
       .clk(clk),
       .rst(rst),
@@ -97,10 +115,6 @@ module router_lane
       .poison_epoch(held_epoch),
       .poison_step(held_step)
   );
-  logic has_room, frame_write, commit;
-  logic [6:0] frame_at;
-  logic [511:0] frame_data;
-  frame_t header;
   frame_sender sender (
       .clk(clk),
       .rst(rst),
@@ -116,110 +130,94 @@ module router_lane
       .tx_keep(tx_keep),
       .tx_last(tx_last)
   );
-  logic [31:0] poison_age;
   assign poison_age = gather.step - held_step;
   assign poisoned = has_in && has_poison && held_epoch == gather.epoch && !poison_age[31];
 
-  // --- plan and how far each block is --------------------------------------------------------------
-  block_t blocks[2048], block, found_block;
-  progress_t progresses[2048], progress, found_progress, own_progress, new_progress;
-  logic [10:0] where;
-  logic count_up;
-  always_ff @(posedge clk) begin
-    if (block_write) blocks[block_where] <= block_value;
-    if (block_write) progresses[block_where] <= '0;
-    else if (count_up) progresses[where] <= new_progress;
-    found_block <= blocks[where];
-    found_progress <= progresses[where];
-  end
-
-  // --- the frame at the head -----------------------------------------------------------------------
-  frame_t head;
-  logic [31:0] epochs, steps, idle_epochs;
-  logic [16:0] collectives;
-  logic is_data, is_old, is_future;
-  assign head = head_data[255:0];
-  assign epochs = head.epoch - gather.epoch;
-  assign steps = head.step - gather.step;
-  assign idle_epochs = head.epoch - epoch;
-  assign collectives = {1'b0, head.collective} - {1'b0, gather.collective};
-  assign is_data = head.kind == 8'(LORA_FRAME_DATA);
-  always_comb begin
-    if (epochs != '0) {is_old, is_future} = {epochs[31], !epochs[31]};
-    else if (steps != '0)
-      {is_old, is_future} = {steps[31] && head.kind != 8'(LORA_FRAME_POISON), !steps[31]};
-    else {is_old, is_future} = {collectives[16], !collectives[16] && collectives != '0} & {2{is_data}};
-    if (head.kind == 8'(LORA_FRAME_TEST)) {is_old, is_future} = 2'b10;
-  end
-
-  // --- what the plan says of it --------------------------------------------------------------------
-  logic own, poisons, poison_waits, future, own_done, longer, right;
-  logic [4:0] own_where;
+  // --- the frame at the head, and what the plan says -------------------------------------------------
+  logic is_old, is_future, find_head, find_own, found, own, nothing, sums, alone, right, skip, own_done;
   logic [5:0] row_at;
-  size_t width, block_bytes, row_start, left_bytes;
   logic [12:0] length;
-  logic [7:0] source, total, forward, distance, hops_left;
-  logic [31:0] send_epoch, send_step;
-  logic [7:0] send_source;
-  assign source = own ? {1'b0, gather.rank} : header.source;
-  assign longer = block.odd ^ to_next;
-  assign total = gather.ring ? (longer ? gather.boards >> 1 : (gather.boards - 8'd1) >> 1) :
-      to_next ? gather.boards - 8'd1 - source : source;
-  assign forward = {1'b0, gather.rank} - source + ({1'b0, gather.rank} < source ? gather.boards : 8'd0);
-  assign distance = to_next ? forward : gather.boards - forward;
-  assign hops_left = forward == 8'd0 || distance > total ? 8'd0 : total - distance + 8'd1;
-  assign row_at = {where[4:3], 4'd0} + 6'(progress.row);
-  assign left_bytes = block_bytes - progress.bytes;
-  assign length = left_bytes < size_t'(LORA_FRAME_PAYLOAD) ? 13'(left_bytes) : 13'(LORA_FRAME_PAYLOAD);
-  assign right = block.valid && header.segments == 16'(block.segments) && left_bytes != '0 &&
-      header.offset == 32'(progress.bytes) && header.part == 16'(progress.bytes >> 12) &&
-      header.length == 32'(length) && hops_left != 8'd0 && header.hop == hops_left;
-
-  // --- pieces --------------------------------------------------------------------------------------
-  logic walk_start, piece_valid, piece_ready, piece_line_ends, piece_ends;
-  logic [6:0] piece_line, piece_count;
-  logic [5:0] piece_byte, piece_memory_byte;
-  logic [20:0] piece_memory_line;
+  logic [7:0] total;
+  size_t width, row_start, next_byte;
+  progress_t progress;
   logic [4:0] next_row;
-  size_t next_byte;
-  logic move_file, file_ends;
-  assign walk_start = (state == JUDGE && !own && right && header.hop == 8'd1) ||
-      (state == COPY && commit) || (state == OPEN && !poisons);
-  part_walk walk (
-      .clk(clk),
-      .rst(clear),
-      .start(walk_start),
-      .part_bytes(header.length[12:0]),
-      .row_start(row_start),
-      .stride(gather.stride),
-      .width(width),
-      .row(progress.row),
-      .at_byte(progress.at_byte),
-      .piece_valid(piece_valid),
-      .piece_ready(piece_ready),
-      .frame_line(piece_line),
-      .frame_byte(piece_byte),
-      .memory_line(piece_memory_line),
-      .memory_byte(piece_memory_byte),
-      .count(piece_count),
-      .ends_line(piece_line_ends),
-      .ends_part(piece_ends),
-      .next_row(next_row),
-      .next_byte(next_byte)
+  assign head = head_data[255:0];
+  assign idle_epochs = head.epoch - epoch;
+  frame_age age (
+      .head(head),
+      .gather(gather),
+      .is_old(is_old),
+      .is_future(is_future)
   );
-  logic ask_ready, out_valid, out_line_ends, out_ends;
-  logic [511:0] out_data;
-  logic [5:0] out_byte, out_by;
-  logic [6:0] out_count;
-  line_reads #(
-      .NOTE_BITS(21)
-  ) reads (
+  lane_plan plan (
       .clk(clk),
-      .rst(clear),
-      .ask_valid(piece_valid && state == SEND),
-      .ask_ready(ask_ready),
-      .ask_line(piece_memory_line),
-      .ask_note({piece_byte, piece_byte - piece_memory_byte, piece_count, piece_line_ends, piece_ends}),
+      .start(start),
+      .gather(gather),
+      .to_next(to_next),
+      .block_write(block_write),
+      .block_where(block_where),
+      .block_value(block_value),
+      .block_size(block_size),
+      .find_head(find_head),
+      .head(head),
+      .find_own(find_own),
+      .found(found),
+      .own(own),
+      .where(filed_where),
+      .block(filed_block),
+      .progress(progress),
+      .width(width),
+      .row_start(row_start),
+      .row_at(row_at),
+      .length(length),
+      .total(total),
+      .nothing(nothing),
+      .sums(sums),
+      .alone(alone),
+      .header(header),
+      .right(right),
+      .filed(received && active),  // not behind an abort
+      .left(made && !poisons && !tests),
+      .next_row(next_row),
+      .next_byte(next_byte),
+      .skip(skip),
+      .own_done(own_done),
+      .expects(expects)
+  );
+
+  // --- bytes between frames and memory ---------------------------------------------------------------
+  logic walk_start, files_read, filed, made_write, made, sum_idle;
+  logic [6:0] files_line, made_line;
+  logic [511:0] made_data;
+  assign walk_start = (state == LOOK && found && !own && right && header.hop == 8'd1) ||
+      (state == COPY && commit) || (state == OPEN && !poisons && !tests);
+  lane_pieces pieces (
+      .clk(clk),
+      .clear(clear),
+      .start(walk_start),
+      .files(state == FILE),
+      .makes(state == MAKE),
+      .tests(tests),
+      .gather(gather),
+      .sum_end(sum_end),
+      .header(header),
+      .width(width),
+      .row_start(row_start),
+      .row_at(row_at),
+      .progress(progress),
+      .next_row(next_row),
+      .next_byte(next_byte),
+      .head_read(files_read),
+      .head_line(files_line),
+      .head_data(head_data),
+      .filed(filed),
+      .make_start(state == OPEN),
+      .make_stop(start && tests),
+      .test(test),
+      .made_write(made_write),
+      .made_line(made_line),
+      .made_data(made_data),
+      .made(made),
       .read_valid(read_valid),
       .read_ready(read_ready),
       .read_line(read_line),
@@ -227,75 +225,63 @@ module router_lane
       .line_valid(line_valid),
       .line_tag(line_tag),
       .line_data(line_data),
-      .out_valid(out_valid),
-      .out_ready(1'b1),
-      .out_data(out_data),
-      .out_note({out_byte, out_by, out_count, out_line_ends, out_ends})
+      .write_valid(write_valid),
+      .write_ready(write_ready),
+      .write_line(write_line),
+      .write_bytes(write_bytes),
+      .write_data(write_data),
+      .sums(sums),
+      .run_valid(run_valid),
+      .run_ready(run_ready),
+      .run_crc(run_crc),
+      .run_behind(run_behind),
+      .sum_idle(sum_idle)
   );
-  assign move_file = !write_valid || write_ready;
-  assign piece_ready = state == SEND ? ask_ready : move_file;
 
-  // One place where bytes are turned: towards memory, towards the frame, and its CRC.
-  logic [511:0] turned, turn_in;
-  logic [5:0] turn_by, file_by, end_byte;
-  logic [31:0] crc;
-  assign end_byte = header.length[5:0] + 6'(HEADER_BYTES);
-  always_comb begin
-    unique case (state)
-      FILE: {turn_in, turn_by} = {head_data, file_by};
-      SEND: {turn_in, turn_by} = {out_data, out_by};
-      default: {turn_in, turn_by} = {480'd0, ~crc, end_byte};
-    endcase
-  end
-  assign turned = turn(turn_in, turn_by);
-  assign write_data = turned;
-
-  // --- own frames ----------------------------------------------------------------------------------
-  logic [511:0] line, full_line, placed, hashed;
-  logic full_valid, hashes;
-  logic [6:0] line_at, crc_bytes;
-  logic [5:0] pad;
-  logic [2:0] step;
-  assign pad = -end_byte;
-  assign crc_bytes = state == SEAL ? 7'd4 : {1'b0, end_byte} + 7'd4 - 7'd64;
-  assign placed = line | only(turned, state == SEND ? bytes_from(out_byte, out_count) :
-                              bytes_from(state == SEAL ? end_byte : 6'd0, crc_bytes));
-  assign hashes = full_valid || (state == SUM && end_byte != 6'd0);
-  assign hashed = only(full_valid ? full_line : line, ~(64'(line_at == 7'd0) << HOP_BYTE));
-
+  // --- frames that leave -----------------------------------------------------------------------------
   logic copies;  // what was read a cycle ago
   logic [6:0] copy_at, copy_line, last_line;
   assign last_line = 7'((header.length[12:0] + 13'd35) >> 6);
   always_comb begin
-    frame_write = full_valid || state == SEAL || state == SPILL || copies;
-    frame_at = copies ? copy_line : line_at;
-    frame_data = full_valid ? full_line : placed;
-    if (copies) frame_data = head_data;
+    frame_write = (made_write && !ghost) || copies;
+    frame_at = copies ? copy_line : made_line;
+    frame_data = copies ? head_data : made_data;
     if (copies && copy_line == 7'd0) frame_data[8*HOP_BYTE+:8] = header.hop - 8'd1;
   end
-  assign commit = (copies && copy_line == last_line) || (state == SEAL && end_byte <= 6'd60) ||
-      state == SPILL;
+  assign commit = (copies && copy_line == last_line) || (made && !ghost);
 
   always_comb begin
-    head_read = state == IDLE || (state == COPY && copy_at <= last_line) ||
-        (state == FILE && piece_valid && move_file);
-    head_line = state == COPY ? copy_at : state == FILE ? piece_line : 7'd0;
+    head_read = state == IDLE || (state == COPY && copy_at <= last_line) || files_read;
+    head_line = state == COPY ? copy_at : state == FILE ? files_line : 7'd0;
+    if (testing) {head_read, head_line} = {look.read, look.line};
   end
+  assign find_head = state == HEAD && active && has_in && head_intact && !is_future && !is_old &&
+      head.kind == 8'(LORA_FRAME_DATA) && head.source < gather.boards &&
+      head.segment < 8'(LORA_SEGMENTS) && head.row_group <= 16'(last_group(gather.rows));
 
-  assign new_progress = '{bytes: progress.bytes + size_t'(header.length), row: next_row, at_byte: next_byte};
+  // --- what is next ----------------------------------------------------------------------------------
+  logic poison_waits, looks_at_head, leaves;
+  logic [31:0] send_epoch, send_step;
+  logic [7:0] send_source;
+  assign looks_at_head = head_valid && (!active || (has_in && !future));
+  assign find_own = state == IDLE && active && !sent_all && !stopped && !looks_at_head &&
+      !(poison_waits && (has_room || !out_up));
+  assign skip = state == LOOK && found && own && nothing;
+  assign leaves = state == ROOM || (state == LOOK && found && own && !nothing && !alone);
+  assign test_room = has_room;
+  assign test_begins = state == OPEN && tests;
+  assign test_sent = made && tests;
   assign filed_valid = state == COUNT;
-  assign filed_block = block;
-  assign filed_where = where[4:0];
   assign filed_bytes = header.length[12:0];
-  assign count_up = filed_valid && filed_ready;
-  assign received = count_up;
-  assign dropped = state == HEAD && (active ? has_in && head_intact && is_old : idle && idle_epochs[31]);
-  assign pop = count_up || dropped;
-  assign sent = commit && !poisons;
-  assign quiet = state == IDLE;
-  assign sent_all = !has_out || own_done;
+  assign received = filed_valid && filed_ready;
+  // the far end's link test may have begun before this one's
+  assign dropped = state == HEAD && (active ? has_in && head_intact && is_old :
+      idle && idle_epochs[31] && head.kind != 8'(LORA_FRAME_TEST));
+  assign pop = received || dropped || look.pop;
+  assign sent = commit && !poisons && !tests;
+  assign quiet = state == IDLE && sum_idle;
+  assign sent_all = (!has_out && !(gather.boards == 8'd1 && to_next)) || own_done;
   assign failed = stopped;
-  assign blocked = state == ROOM || (state == JUDGE && own && !has_room);
 
   always_ff @(posedge clk) begin
     if (poison_valid) begin
@@ -305,32 +291,16 @@ module router_lane
       send_source <= poison_source;
     end
     // an abort may end it on its way, and then it is sent again
-    if (commit && poisons && header.epoch == send_epoch && header.step == send_step)
+    if (made && poisons && header.epoch == send_epoch && header.step == send_step)
       poison_waits <= poison_valid;
-    // frame lines of own bytes
-    full_valid <= state == SEND && out_valid && out_line_ends;
-    if (state == SEND && out_valid) begin
-      full_line <= placed;
-      line <= out_line_ends ? '0 : placed;
-    end
-    if (full_valid) line_at <= line_at + 7'd1;
-    if (hashes) crc <= crc_line(crc, hashed);
+    if (leaves && active) blocked <= !has_room;
     // lines to forward
     copies <= state == COPY && copy_at <= last_line;
     copy_line <= copy_at;
-    // lines to file
-    if (move_file) begin
-      write_valid <= state == FILE && piece_valid;
-      write_line <= piece_memory_line;
-      write_bytes <= bytes_from(piece_memory_byte, piece_count);
-      file_by <= piece_memory_byte - piece_byte;
-      file_ends <= piece_ends;
-    end
 
     unique case (state)
       IDLE: begin
-        own <= 1'b0;
-        poisons <= 1'b0;
+        {poisons, tests, ghost} <= 3'b000;
         if (poison_waits && !out_up) poison_waits <= poison_valid;
         else if (poison_waits && has_room) begin
           header <= '{
@@ -344,69 +314,55 @@ module router_lane
           };
           poisons <= 1'b1;
           state <= OPEN;
+        end else if (testing) begin
+          header <= '{
+              magic: LORA_FRAME_MAGIC,
+              epoch: test.seed,
+              step: test.number,
+              collective: 16'hffff,
+              hop: 8'd1,
+              kind: 8'(LORA_FRAME_TEST),
+              length: 32'(test.length),
+              default: '0
+          };
+          tests <= test.valid && has_room && out_up;
+          if (test.valid && has_room && out_up) state <= OPEN;
         end else if (stopped) state <= IDLE;
-        else if (head_valid && (!active || (has_in && !future))) state <= HEAD;
-        else if (active && !sent_all) begin
-          own <= 1'b1;
-          where <= {gather.rank[5:0], own_where};
-          state <= FIND;
-        end
+        else if (looks_at_head) state <= HEAD;
+        else if (find_own) state <= LOOK;
       end
       HEAD: begin
         header <= head;
-        where <= {head.source[5:0], head.row_group[1:0], head.segment[2:0]};
-        state <= IDLE;
+        state <= find_head ? LOOK : IDLE;
         if (active && has_in) begin
           if (!head_intact) stopped <= 1'b1;
           else if (is_future) future <= 1'b1;
-          else if (!is_old) begin
-            if (!is_data || head.source >= gather.boards || head.segment >= 8'(LORA_SEGMENTS) ||
-                head.row_group > 16'(last_group(gather.rows)))
-              stopped <= 1'b1;
-            else state <= FIND;
-          end
+          else if (!is_old) stopped <= !find_head;
         end
       end
-      FIND: state <= ENTRY;
-      ENTRY: begin
-        block <= found_block;
-        progress <= own ? own_progress : found_progress;
-        state <= MEASURE;
-      end
-      MEASURE: begin
-        width <= block.columns << gather.shift;
-        block_bytes <= (block.columns << gather.shift) * size_t'(group_rows(gather.rows, where[4:3]));
-        row_start <= gather.base + (block.column << gather.shift) +
-            gather.stride * size_t'(row_at);
-        state <= JUDGE;
-      end
-      JUDGE:
-      if (!own) begin
+      LOOK:
+      if (found && !own) begin
         stopped <= !right;
         copy_at <= 7'd0;
         state <= !right ? IDLE : header.hop == 8'd1 ? FILE : ROOM;
-      end else begin
+      end else if (found) begin
         header <= '{
             magic: LORA_FRAME_MAGIC,
             epoch: gather.epoch,
             step: gather.step,
             collective: gather.collective,
-            row_group: {14'd0, where[4:3]},
-            source: source,
-            segment: {5'd0, where[2:0]},
+            row_group: {14'd0, filed_where[4:3]},
+            source: {1'b0, gather.rank},
+            segment: {5'd0, filed_where[2:0]},
             hop: total,
             kind: 8'(LORA_FRAME_DATA),
-            segments: 16'(block.segments),
+            segments: 16'(filed_block.segments),
             part: 16'(progress.bytes >> 12),
             offset: 32'(progress.bytes),
             length: 32'(length)
         };
-        if (!block.valid || total == 8'd0 || left_bytes == '0) begin
-          own_progress <= '0;
-          own_where <= own_where + 5'd1;
-          own_done <= own_where == {last_group(gather.rows), 3'd7};
-          state <= IDLE;
-        end else if (has_room && (free >= 3'd3 || future || !has_in)) state <= OPEN;
+        ghost <= alone;
+        if (!nothing && (alone || (has_room && (free >= 3'd3 || future || !has_in)))) state <= OPEN;
         else state <= IDLE;
       end
       ROOM: if (has_room) state <= COPY;
@@ -414,39 +370,18 @@ module router_lane
         if (copy_at <= last_line) copy_at <= copy_at + 7'd1;
         if (commit) state <= FILE;
       end
-      FILE: if (write_valid && write_ready && file_ends) state <= COUNT;
+      FILE: if (filed) state <= COUNT;
       COUNT: if (filed_ready) state <= IDLE;
-      OPEN: begin
-        line <= 512'(header);
-        line_at <= 7'd0;
-        crc <= '1;
-        state <= poisons ? SUM : SEND;
-      end
-      SEND: if (out_valid && out_ends) state <= SUM;
-      SUM: begin
-        step <= 3'd5;
-        if (!full_valid) state <= end_byte == 6'd0 ? SEAL : UNPAD;
-      end
-      UNPAD: begin  // the state before the zeros behind the frame's last byte
-        if (pad[step]) crc <= crc_back(crc, step);
-        step <= step - 3'd1;
-        if (step == 3'd0) state <= SEAL;
-      end
-      default: begin
-        line <= '0;
-        line_at <= line_at + 7'd1;
-        if (commit && !poisons) own_progress <= new_progress;
-        state <= commit ? IDLE : SPILL;
-      end
+      OPEN: state <= MAKE;
+      default: if (made) state <= IDLE;  // MAKE
     endcase
     if (start) begin
-      {future, own_done} <= 2'b00;
-      own_where <= 5'd0;
-      own_progress <= '0;
+      {future, blocked} <= 2'b00;
+      if (tests) state <= IDLE;
     end
     if (clear) begin
       state <= IDLE;
-      {stopped, full_valid, copies, write_valid} <= 4'b0000;
+      {stopped, copies} <= 2'b00;
     end
     if (rst) poison_waits <= 1'b0;
   end

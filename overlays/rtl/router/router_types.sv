@@ -7,6 +7,7 @@ package router_types;
   parameter int HEADER_BYTES = 32;
 
   typedef logic [26:0] size_t;  // bytes or columns of the on-chip buffer
+  typedef logic [27:0] behind_t;  // bytes of a gather behind a line, and 64
   typedef logic [7:0][2:0] done_t;
 
   // A block of a source and row group, at the segment with which it begins.
@@ -37,7 +38,27 @@ package router_types;
     logic [1:0]  shift;   // log2 of an element's bytes
     size_t       base;
     size_t       stride;
+    size_t       width;   // bytes of a row
   } gather_t;
+
+  // A frame of the link test that is to leave, and the words of its payload.
+  typedef struct packed {
+    logic        valid;
+    logic [31:0] seed;
+    logic [31:0] number;
+    logic [12:0] length;
+    logic        word_valid;
+    logic [31:0] word;
+    logic [5:0]  at_byte;    // of the frame's line
+    logic [2:0]  count;      // bytes
+    logic        ends_line;
+    logic        ends;
+  } test_frame_t;
+  typedef struct packed {
+    logic       read;
+    logic [6:0] line;
+    logic       pop;
+  } test_look_t;
 
   // struct lora_frame of abi.h; its first field in memory is the last one here.
   typedef struct packed {
@@ -66,6 +87,20 @@ package router_types;
     logic [6:0] left;
     left = rows - {1'b0, group, 4'd0};
     return left < 7'd16 ? left[4:0] : 5'd16;
+  endfunction
+
+  // Hops that a source's block travels one way; on a path it goes to both ends.
+  function automatic logic [7:0] hops_of(gather_t gather, logic [7:0] source, logic odd, logic to_next);
+    if (!gather.ring) return to_next ? gather.boards - 8'd1 - source : source;
+    return odd ^ to_next ? gather.boards >> 1 : (gather.boards - 8'd1) >> 1;
+  endfunction
+  // Hops that are left when it arrives here; 0: it does not.
+  function automatic logic [7:0] hops_here(gather_t gather, logic [7:0] source, logic odd, logic to_next);
+    logic [7:0] forward, distance, total;
+    total = hops_of(gather, source, odd, to_next);
+    forward = {1'b0, gather.rank} - source + ({1'b0, gather.rank} < source ? gather.boards : 8'd0);
+    distance = to_next ? forward : gather.boards - forward;
+    return forward == 8'd0 || distance > total ? 8'd0 : total - distance + 8'd1;
   endfunction
 
   // --- CRC-32, reflected ---
@@ -107,14 +142,40 @@ package router_types;
       for (int i = 0; i < 32; i++) back_columns[i][j] = state[i];
     end
   endfunction
-  localparam logic [5:0][31:0][31:0] BACK_COLUMNS = {
-    back_columns(5), back_columns(4), back_columns(3),
+  localparam logic [6:0][31:0][31:0] BACK_COLUMNS = {
+    back_columns(6), back_columns(5), back_columns(4), back_columns(3),
     back_columns(2), back_columns(1), back_columns(0)
   };
 
   function automatic logic [31:0] crc_back(logic [31:0] state, logic [2:0] k);
     for (int i = 0; i < 32; i++) crc_back[i] = ^(state & BACK_COLUMNS[k][i]);
   endfunction
+
+  // States as polynomials, the highest power in bit 0: their product.
+  function automatic logic [31:0] crc_product(logic [31:0] a, logic [31:0] b);
+    logic [31:0] power;
+    power = b;
+    crc_product = '0;
+    for (int i = 31; i >= 0; i--) begin
+      if (a[i]) crc_product ^= power;
+      power = crc_bit(power);
+    end
+  endfunction
+
+  // x to the power of so many bytes: digits of 7 bits, 128 powers each.
+  function automatic logic [511:0][31:0] powers();
+    logic [31:0] power, step;
+    step = 32'h0080_0000;  // x^8
+    for (int digit = 0; digit < 4; digit++) begin
+      power = 32'h8000_0000;
+      for (int n = 0; n < 128; n++) begin
+        powers[128*digit+n] = power;
+        power = crc_product(power, step);
+      end
+      step = power;
+    end
+  endfunction
+  localparam logic [511:0][31:0] POWERS = powers();
 
   // The state behind a right frame and so many bytes of zero.
   function automatic logic [63:0][31:0] padded_states();

@@ -1,6 +1,6 @@
 // Simulated Routers beside the emulator's: the same frames, bytes, counts and errors.
-//   bench --cases N --seed S      prints one JSON line
-#include "single.hpp"
+//   bench --cases N --seed S [--first I]      prints one JSON line
+#include "link_tests.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -59,6 +59,12 @@ void expect_sealed(const std::vector<Frame> &frames) {
 
 void expect_result(const reference_outcome &found, const reference_outcome &expected) {
     expect("state", found.state, expected.state);
+    expect("sum", found.sum, expected.sum);
+    expect("what it waits for", found.waits, expected.waits);
+    for (uint32_t p = 0; p < LORA_PORTS; p++) {
+        expect("frames sent by a port", found.sent_by[p], expected.sent_by[p]);
+        expect("frames received by a port", found.received_by[p], expected.received_by[p]);
+    }
     expect("frames sent", found.sent, expected.sent);
     expect("frames received", found.received, expected.received);
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
@@ -112,6 +118,32 @@ void cluster_case(Random &random) {
 
 // --- one board, with faults ---
 
+// Frames by port, however it ended.
+void expect_counts(const Ending &found, uint32_t epoch) {
+    uint32_t received = 0;
+    for (uint32_t p = 0; p < LORA_PORTS; p++) {
+        uint64_t sent = 0;
+        for (auto &[source, frames] : by_source(found.sent[p], epoch)) sent += frames.size();
+        expect("frames that left by a port", found.result.sent_by[p], sent);
+        received += found.result.received_by[p];
+    }
+    expect("frames that came", received, found.result.received);
+}
+
+// The far ends take nothing: a Router that still has to send says so.
+void compare_full(const Ending &found, const Ending &wanted, const Single &single) {
+    expect("state", found.result.state, LORA_UNIT_BUSY);
+    for (uint32_t p = 0; p < LORA_PORTS; p++) {
+        bool blocked = found.result.sent_by[p] < wanted.sent[p].size();
+        bool receives = found.result.received_by[p] < single.frames[p].size();
+        expect("a port that is blocked", found.result.waits >> p & LORA_ROUTER_BLOCKED,
+               blocked ? LORA_ROUTER_BLOCKED : 0);
+        expect("a port that waits", found.result.waits >> p & LORA_ROUTER_RECEIVES, receives);
+        tally["blocked"] += blocked;
+        tally["blocked_and_waits"] += blocked && receives;
+    }
+}
+
 void compare(const Ending &found, const Ending &wanted, uint32_t epoch) {
     if (found.result.state == LORA_UNIT_FAILED && wanted.result.state != LORA_UNIT_FAILED)
         expect("status", found.result.status, LORA_OK);
@@ -147,11 +179,16 @@ void single_case(Random &random) {
         if (!single.frames[p].empty()) ports.push_back(p);
     }
     std::string what = refuses ? "changed_command" : down ? "link_down" : "";
-    if (what.empty() && !ports.empty())
+    single.full = what.empty() && random.once_in(6);
+    if (what.empty() && !single.full && !ports.empty())
         what = Mutation(random, single.frames[ports[random.below(ports.size())]], gather).apply();
     Ending wanted = single.emulate();
     try {
-        compare(single.simulate(), wanted, gather.epoch);
+        Ending found = single.simulate();
+        expect_counts(found, gather.epoch);
+        if (single.full && found.result.state != wanted.result.state)
+            compare_full(found, wanted, single);
+        else compare(found, wanted, gather.epoch);
     } catch (const std::exception &error) {
         throw std::runtime_error(what + ": " + error.what());
     }
@@ -161,16 +198,19 @@ void single_case(Random &random) {
 } // namespace
 
 int main(int argc, char **argv) {
-    uint64_t cases = 1, seed = 1;
+    uint64_t cases = 1, seed = 1, first = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (std::string(argv[i]) == "--cases") cases = std::strtoull(argv[i + 1], nullptr, 10);
+        if (std::string(argv[i]) == "--first") first = std::strtoull(argv[i + 1], nullptr, 10);
         if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
     }
-    for (uint64_t i = 0; i < cases; i++) {
+    for (uint64_t i = first; i < first + cases; i++) {
         Random random(seed * 1000003 + i);
         try {
             if (i % 3 == 0) cluster_case(random);
             else single_case(random);
+            if (i % 6 == 1) LinkTest(random, tally).run_alone();
+            if (i % 60 == 2) LinkTest(random, tally).run_joined();
         } catch (const std::exception &error) {
             std::fprintf(stderr, "case %llu of seed %llu: %s\n", static_cast<unsigned long long>(i),
                          static_cast<unsigned long long>(seed), error.what());

@@ -3,6 +3,7 @@
 #define ROUTER_CARD_HPP
 
 #include "links.hpp"
+#include "reference.h"
 
 #include <memory>
 
@@ -15,6 +16,9 @@ struct Gather { // what a board's Router is told
 class Card {
   public:
     std::vector<uint8_t> onchip;
+    uint32_t local[64] = {}; // of the core's memory, from RECORD on
+    static constexpr uint32_t RECORD = 0x1230;
+    uint32_t test_end = LORA_UNIT_BUSY;
     Cable *out[LORA_PORTS] = {}, *in[LORA_PORTS] = {};
     std::unique_ptr<VRouter> unit;
     std::unique_ptr<Buffer> buffer;
@@ -25,6 +29,7 @@ class Card {
         for (auto word = 0; word < 16; word++) unit->unit_line[word] = 0;
         unit->unit_announce = unit->unit_start = unit->unit_abort = unit->result_ready = 0;
         unit->poison_valid = unit->rx_valid = unit->tx_ready = 0;
+        unit->test_start = unit->local_ready = 0;
         unit->line_valid = unit->read_ready = unit->write_ready = 0;
         unit->onchip_bytes = onchip_bytes;
         unit->epoch = unit->step = 0;
@@ -71,6 +76,37 @@ class Card {
         unit->poison_step = step;
         unit->poison_source = source;
     }
+    // What is told with a result; of a gather that is not over, how far it is.
+    reference_outcome outcome() const {
+        reference_outcome result{};
+        bool over = unit->result_valid;
+        result.state = over ? unit->result_state : uint32_t{LORA_UNIT_BUSY};
+        result.status = over ? unit->result_status : uint32_t{LORA_OK};
+        result.port = over ? unit->result_port : uint32_t{LORA_NO_PORT};
+        result.sent = unit->result_frames[0];
+        result.received = unit->result_frames[1];
+        result.dropped = unit->result_frames[2];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) result.done[s] = unit->segments >> 3 * s & 7;
+        if (result.state == LORA_UNIT_DONE) result.sum = unit->result_sum;
+        result.waits = unit->progress[0];
+        for (uint32_t p = 0; p < LORA_PORTS; p++) {
+            result.sent_by[p] = unit->progress[1 + p];
+            result.received_by[p] = unit->progress[3 + p];
+        }
+        return result;
+    }
+    void test(const lora_link_test &record, uint32_t serial) {
+        std::memcpy(local, &record, sizeof record);
+        unit->test_record = RECORD;
+        unit->serial = serial;
+        unit->test_start = 1;
+        test_end = LORA_UNIT_BUSY;
+    }
+    lora_link_test record() const {
+        lora_link_test record;
+        std::memcpy(&record, local, sizeof record);
+        return record;
+    }
     void abort() { unit->unit_abort = 1; }
     void reset() { unit->rst = 1; }
 
@@ -78,15 +114,20 @@ class Card {
         if (unit->rst) buffer->reset();
         else buffer->drive(now);
         drive_links(now);
+        unit->local_ready = random_.below(4) > 0;
+        unit->local_data = local_;
         // outputs that follow inputs without a clock
         unit->eval();
         take_links(now);
+        take_local();
         bool stops = unit->unit_abort || unit->rst;
         edge();
         if (stops) buffer->stop();
         unit->unit_announce = unit->unit_start = unit->unit_abort = unit->poison_valid = unit->rst =
             0;
-        unit->result_ready = 0;
+        unit->result_ready = unit->test_start = 0;
+        if (unit->test_done) test_end = LORA_UNIT_DONE;
+        if (unit->test_failed) test_end = LORA_UNIT_FAILED;
     }
 
   private:
@@ -116,7 +157,19 @@ class Card {
         }
     }
 
+    void take_local() {
+        local_ = static_cast<uint32_t>(random_.next());
+        if (!unit->local_valid || !unit->local_ready || unit->rst) return;
+        uint32_t word = unit->local_word - RECORD / 4;
+        if (word >= 64) throw std::runtime_error("local memory is used beyond the record");
+        local_ = local[word];
+        if (unit->local_write && unit->local_write != 15)
+            throw std::runtime_error("a part of a word is written");
+        if (unit->local_write) local[word] = unit->local_stored;
+    }
+
     Random &random_;
+    uint32_t local_ = 0; // what was read
     Gather announced_;
 };
 

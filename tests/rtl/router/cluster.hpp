@@ -151,14 +151,7 @@ class Cluster {
     void take(uint32_t b) {
         Board &board = boards_[b];
         VRouter &unit = *cards_[b]->unit;
-        reference_outcome result{};
-        result.state = unit.result_state;
-        result.status = unit.result_status;
-        result.port = unit.result_port;
-        result.sent = unit.result_frames[0];
-        result.received = unit.result_frames[1];
-        result.dropped = unit.result_frames[2];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) result.done[s] = unit.segments >> 3 * s & 7;
+        reference_outcome result = cards_[b]->outcome();
         unit.result_ready = 1;
         board.running = false;
         board.pause = random_.once_in(2) ? 0 : random_.below(400);

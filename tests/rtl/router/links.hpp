@@ -37,7 +37,8 @@ class Cable {
         : random_(random), seen_(seen), latency_(random.below(40)), room_(1 + random.below(80)),
           gaps_(random.below(3) ? random.below(200) : 0) {}
 
-    bool ready() { return beats_.size() < room_ && random_.below(256) >= gaps_; }
+    void close(bool closed) { closed_ = closed; } // it takes nothing
+    bool ready() { return !closed_ && beats_.size() < room_ && random_.below(256) >= gaps_; }
 
     void push(const Beat &beat, uint64_t cycle) {
         beats_.push_back(beat);
@@ -89,7 +90,7 @@ class Cable {
     std::deque<Beat> beats_;
     Frame frame_;
     uint32_t latency_, room_, gaps_;
-    bool offered_ = false;
+    bool offered_ = false, closed_ = false;
 };
 
 class Buffer {
@@ -106,12 +107,13 @@ class Buffer {
         if (unit_.read_valid && unit_.read_ready) {
             asked_.push_back(
                 {cycle + 1 + random_.below(latency_), unit_.read_line, unit_.read_tag});
+            moves_++;
             if (asked_.size() > 16) throw std::runtime_error("more reads than tags");
         }
         if (unit_.write_valid && unit_.write_ready) {
             for (uint32_t i = 0; i < LINE; i++)
                 if (unit_.write_bytes >> i & 1) at(unit_.write_line, i) = data()[i];
-            writes_++;
+            moves_++;
         }
         read_left_ = unit_.read_valid && !unit_.read_ready;
         write_left_ = unit_.write_valid && !unit_.write_ready;
@@ -126,7 +128,7 @@ class Buffer {
     void stop() { stopped_ = true; }
     void go() { stopped_ = false; }
     bool idle() const { return asked_.empty(); }
-    uint64_t writes() const { return writes_; }
+    uint64_t moves() const { return moves_; } // reads and writes
 
   private:
     struct Asked {
@@ -191,7 +193,7 @@ class Buffer {
     Random &random_;
     std::vector<Asked> asked_;
     uint32_t latency_, busy_, read_line_ = 0, write_line_ = 0;
-    uint64_t write_bytes_ = 0, writes_ = 0;
+    uint64_t write_bytes_ = 0, moves_ = 0;
     uint8_t read_tag_ = 0, write_data_[LINE] = {};
     bool read_left_ = false, write_left_ = false, stopped_ = false;
 };

@@ -90,18 +90,41 @@ void reference_start(struct reference *r, uint32_t board, const struct lora_gath
     emu_router_start(&r->cluster->board[board], command, list, state);
 }
 
-void reference_pump(struct reference *r, uint32_t board,
-                    void (*sent)(void *user, uint32_t port, const uint8_t *frame, uint32_t bytes),
-                    void *user) {
-    struct emu_board *at = &r->cluster->board[board];
-    uint32_t from[LORA_PORTS];
-    for (uint32_t p = 0; p < LORA_PORTS; p++) from[p] = at->ports[p].peer->tail;
-    emu_router_pump(at);
+typedef void sent_frame(void *user, uint32_t port, const uint8_t *frame, uint32_t bytes);
+
+static void note_ends(const struct emu_board *at, uint32_t ends[LORA_PORTS]) {
+    for (uint32_t p = 0; p < LORA_PORTS; p++) ends[p] = at->ports[p].peer->tail;
+}
+
+static void tell_sent(const struct emu_board *at, const uint32_t from[LORA_PORTS], sent_frame *sent,
+                      void *user) {
     for (uint32_t p = 0; p < LORA_PORTS; p++)
         for (uint32_t i = from[p]; i != at->ports[p].peer->tail; i++) {
             const struct lora_frame *frame = emu_port_slot(at->ports[p].peer, i);
             sent(user, p, (const uint8_t *)frame, (uint32_t)sizeof *frame + frame->length + 4);
         }
+}
+
+void reference_pump(struct reference *r, uint32_t board, sent_frame *sent, void *user) {
+    struct emu_board *at = &r->cluster->board[board];
+    uint32_t from[LORA_PORTS];
+    note_ends(at, from);
+    emu_router_pump(at);
+    tell_sent(at, from, sent, user);
+}
+
+uint32_t reference_test(struct reference *r, uint32_t board, struct lora_link_test *test,
+                        sent_frame *sent, void *user) {
+    struct emu_board *at = &r->cluster->board[board];
+    uint32_t from[LORA_PORTS];
+    note_ends(at, from);
+    uint32_t state = emu_link_test_slice(at, test);
+    tell_sent(at, from, sent, user);
+    return state;
+}
+
+void reference_serial(struct reference *r, uint32_t board, uint32_t serial) {
+    r->cluster->board[board].info.serial = serial;
 }
 
 struct reference_outcome reference_result(const struct reference *r, uint32_t board) {
@@ -115,6 +138,12 @@ struct reference_outcome reference_result(const struct reference *r, uint32_t bo
         .dropped = router->frames_dropped,
     };
     memcpy(result.done, router->groups_done, sizeof result.done);
+    if (router->state == LORA_UNIT_DONE) result.sum = emu_router_sum(router);
+    struct lora_router_record record;
+    emu_router_progress(router, &record);
+    result.waits = record.waits;
+    memcpy(result.sent_by, record.sent, sizeof result.sent_by);
+    memcpy(result.received_by, record.received, sizeof result.received_by);
     return result;
 }
 

@@ -16,6 +16,8 @@ struct reference;
 struct reference_outcome {
     uint32_t state, status, port;
     uint32_t sent, received, dropped;
+    uint32_t sum;                                                 /* of a gather that is done */
+    uint32_t waits, sent_by[LORA_PORTS], received_by[LORA_PORTS]; /* struct lora_router_record */
     uint32_t done[LORA_SEGMENTS];
 };
 
@@ -37,6 +39,12 @@ bool reference_put(struct reference *r, uint32_t board, uint32_t port, const uin
                    uint32_t bytes);
 /* What comes out of a port that the test plays the neighbour of is taken away. */
 void reference_empty(struct reference *r, uint32_t board, uint32_t port);
+/* Goes on with the link test as far as it can; returns enum lora_unit_state. */
+uint32_t reference_test(struct reference *r, uint32_t board, struct lora_link_test *test,
+                        void (*sent)(void *user, uint32_t port, const uint8_t *frame,
+                                     uint32_t bytes),
+                        void *user);
+void reference_serial(struct reference *r, uint32_t board, uint32_t serial);
 /* Computes the CRC of a frame anew. */
 void reference_seal(uint8_t *frame);
 

@@ -75,7 +75,10 @@ class SceneMaker {
         command.columns = 1 + random_.below(random_.once_in(4) ? 2500 : 300);
         uint32_t rows = random_.once_in(6) ? 0 : 1 + random_.below(random_.once_in(3) ? 64 : 6);
         if (rows == 0) rows = random_.once_in(4) ? 0 : 16;
-        if (command.columns * rows * command.element_bytes > 60000) rows = 1 + rows % 4;
+        bool large = single_ && random_.once_in(5); // more frames than buffers hold
+        if (large) rows = 33 + random_.below(32);
+        if (large) command.columns = 1 + random_.below(3000 / command.element_bytes);
+        if (!large && command.columns * rows * command.element_bytes > 60000) rows = 1 + rows % 4;
         uint32_t kind = s.stage_boards ? random_.below(3) : 0;
         uint32_t each = kind == 0 ? s.boards : s.stage_boards;
         std::vector<uint8_t> bytes;

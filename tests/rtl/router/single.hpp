@@ -17,6 +17,7 @@ class Single {
         : random_(random), gather_(gather), onchip_(onchip), down_(down) {}
 
     std::vector<Twin> frames[LORA_PORTS]; // that come in
+    bool full = false;                    // the far ends take nothing
 
     Ending emulate() {
         Ending ending;
@@ -64,53 +65,72 @@ class Single {
         uint64_t now = 0;
         for (; now < 40; now++) card.cycle(now);
         card.unit->link_up = static_cast<uint8_t>(3 & ~down_);
+        if (random_.once_in(4)) test_before(card, now);
         card.announce(gather_);
         card.start();
         card.cycle(now++);
         for (uint32_t p = 0; p < LORA_PORTS; p++)
             for (const Twin &twin : frames[p]) in[p]->put(twin.simulated, now);
+        for (auto &cable : out) cable->close(full);
         for (uint64_t moved = now; now - moved < 2000 && !card.unit->result_valid; now++) {
-            uint64_t writes = card.buffer->writes();
+            uint64_t moves = card.buffer->moves();
             if (card.unit->rx_valid & card.unit->rx_ready) moved = now;
             card.cycle(now);
-            for (auto &cable : out)
-                while (!cable->empty()) {
-                    cable->pop();
-                    moved = now;
-                }
-            if (card.buffer->writes() != writes) moved = now;
+            if (drain(card) || card.buffer->moves() != moves) moved = now;
         }
         finish(card, ending, now);
         ending.onchip = card.onchip;
         return ending;
     }
 
+    // Whether something left.
+    static bool drain(Card &card) {
+        bool moved = false;
+        for (auto &cable : card.out)
+            while (!cable->empty()) {
+                cable->pop();
+                moved = true;
+            }
+        return moved;
+    }
+
   private:
+    // A link test that the gather ends.
+    void test_before(Card &card, uint64_t &now) {
+        lora_link_test test{};
+        test.size = sizeof test;
+        test.frames = 1 + random_.below(3);
+        test.payload = 16 + random_.below(300);
+        test.ports[0].enabled = test.ports[1].enabled = 1;
+        card.test(test, 5);
+        for (uint64_t end = now + random_.below(4000); now < end; now++) {
+            card.cycle(now);
+            drain(card);
+        }
+    }
+
     static void note(void *user, uint32_t port, const uint8_t *frame, uint32_t bytes) {
         static_cast<std::vector<Frame> *>(user)[port].emplace_back(frame, frame + bytes);
     }
 
     void finish(Card &card, Ending &ending, uint64_t now) {
         VRouter &unit = *card.unit;
-        ending.result = {};
-        ending.result.state = unit.result_valid ? unit.result_state : uint32_t{LORA_UNIT_BUSY};
-        ending.result.status = unit.result_status;
-        ending.result.port = unit.result_port;
-        ending.result.sent = unit.result_frames[0];
-        ending.result.received = unit.result_frames[1];
-        ending.result.dropped = unit.result_frames[2];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            ending.result.done[s] = unit.segments >> 3 * s & 7;
+        ending.result = card.outcome();
         if (!unit.result_valid) card.abort();
         else unit.result_ready = 1;
-        // what has left the unit still arrives
+        // what has been made still leaves, and arrives
+        for (auto &cable : card.out) cable->close(false);
         for (int i = 0; i < 1000; i++) {
             card.cycle(now + static_cast<uint64_t>(i));
-            for (auto &cable : card.out)
-                while (!cable->empty()) cable->pop();
+            drain(card);
         }
         if (!unit.unit_idle || !card.buffer->idle())
             throw std::runtime_error("a unit is not idle at last");
+        reference_outcome kept = card.outcome();
+        const reference_outcome &told = ending.result;
+        if (kept.waits != told.waits || !std::equal(kept.sent_by, kept.sent_by + 2, told.sent_by) ||
+            !std::equal(kept.received_by, kept.received_by + 2, told.received_by))
+            throw std::runtime_error("how far it was is lost behind the gather");
     }
 
     Random &random_;
