@@ -134,7 +134,7 @@ module router_lane
   assign poisoned = has_in && has_poison && held_epoch == gather.epoch && !poison_age[31];
 
   // --- the frame at the head, and what the plan says -------------------------------------------------
-  logic is_old, is_future, find_head, find_own, found, own, nothing, sums, alone, right, skip, own_done;
+  logic is_old, is_future, find_head, find_own, found, own, nothing, sums, alone, right, skip, own_done, made;
   logic [5:0] row_at;
   logic [12:0] length;
   logic [7:0] total;
@@ -186,7 +186,7 @@ module router_lane
   );
 
   // --- bytes between frames and memory ---------------------------------------------------------------
-  logic walk_start, files_read, filed, made_write, made, sum_idle;
+  logic walk_start, files_read, filed, made_write, sum_idle;
   logic [6:0] files_line, made_line;
   logic [511:0] made_data;
   assign walk_start = (state == LOOK && found && !own && right && header.hop == 8'd1) ||
