@@ -32,29 +32,10 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return dot_signed(sum, w, 
 
 #include "integer_matrix.h"
 
-#define MANY_AT_ONCE INT8_ROWS
-#define INT4_MANY 8 /* rows: from so many on, expanding pays */
+#define INT8_MANY 16 /* rows: from so many on, preparing weights pays */
+#define INT4_MANY 8
 
-LANES_INLINE void add_unit(const uint8_t *bytes, const int8_t *x, uint64_t stride, const int rows,
-                           vec *sum) {
-    for (int q = 0; q < UNIT_QUADS; q++, bytes += TILE_BYTES, x += 4) {
-        vec w[VECTORS];
-        UNROLLED
-        for (int v = 0; v < VECTORS; v++) w[v] = load_vec(bytes + v * VEC_BYTES);
-        UNROLLED
-        for (int i = 0; i < rows * VECTORS; i++) {
-            const int8_t *values = x + (uint64_t)(i / VECTORS) * stride;
-            sum[i] = dot_nibbles(sum[i], w[i % VECTORS], quad(values));
-        }
-    }
-}
-
-#include "integer_many.h"
-
-LANES_TARGET static void int4_tile(const struct integer_tile *t) {
-    if (t->rows >= INT4_MANY) int4_many(t);
-    else int4(t);
-}
+#include "integer_many_vnni.h"
 
 #define ATTENTION_TARGET LANES_TARGET
 #define ATTENTION_ROWS 4
@@ -105,11 +86,24 @@ LANES_TARGET static int32_t weights(const float *s, uint32_t count, float max, u
     return _mm512_reduce_add_epi32(sum) + lora_integer_avx2.weights(s + i, count - i, max, e + i);
 }
 
+LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
+    uint32_t i = 0, bad = 0;
+    for (; i + LANES <= count; i += LANES) {
+        float_vec value = mul(load_halves(x + i), splat(inverse));
+        __mmask16 present = _mm512_cmp_ps_mask(value, value, _CMP_ORD_Q);
+        value = _mm512_max_ps(_mm512_min_ps(value, splat(127.0f)), splat(-127.0f));
+        __m512i whole = _mm512_maskz_cvtps_epi32(present, value);
+        _mm_storeu_si128((__m128i *)(void *)(y + i), _mm512_cvtepi32_epi8(whole));
+        bad += (uint32_t)__builtin_popcount((unsigned)(uint16_t)~present);
+    }
+    return bad + lora_integer_avx2.quantize(x + i, count - i, inverse, y + i);
+}
+
 int lora_integer_avx512vnni_supported(void) { return __builtin_cpu_supports("avx512vnni"); }
 
 const struct lora_integer lora_integer_avx512vnni = {
     .sum_units = sum_units,
-    .int8 = int8,
+    .int8 = int8_tile,
     .int4 = int4_tile,
     .widen = widen,
     .quantize = quantize,

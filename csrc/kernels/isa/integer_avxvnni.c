@@ -28,29 +28,10 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return _mm256_dpbusd_avx_e
 
 #include "integer_matrix.h"
 
-#define MANY_AT_ONCE INT8_ROWS
-#define INT4_MANY 4 /* rows: from so many on, expanding pays */
+#define INT8_MANY 8 /* rows: from so many on, preparing weights pays */
+#define INT4_MANY 4
 
-LANES_INLINE void add_unit(const uint8_t *bytes, const int8_t *x, uint64_t stride, const int rows,
-                           vec *sum) {
-    for (int q = 0; q < UNIT_QUADS; q++, bytes += TILE_BYTES, x += 4) {
-        vec w[VECTORS];
-        UNROLLED
-        for (int v = 0; v < VECTORS; v++) w[v] = load_vec(bytes + v * VEC_BYTES);
-        UNROLLED
-        for (int i = 0; i < rows * VECTORS; i++) {
-            const int8_t *values = x + (uint64_t)(i / VECTORS) * stride;
-            sum[i] = dot_nibbles(sum[i], w[i % VECTORS], quad(values));
-        }
-    }
-}
-
-#include "integer_many.h"
-
-LANES_TARGET static void int4_tile(const struct integer_tile *t) {
-    if (t->rows >= INT4_MANY) int4_many(t);
-    else int4(t);
-}
+#include "integer_many_vnni.h"
 
 #define ATTENTION_TARGET LANES_TARGET
 #define ATTENTION_ROWS 2
@@ -61,6 +42,10 @@ LANES_INLINE __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
 }
 
 #include "integer_attention.h"
+
+static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
+    return lora_integer_avx2.quantize(x, count, inverse, y);
+}
 
 static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
     return lora_integer_avx2.weights(s, count, max, e);
@@ -73,7 +58,7 @@ int lora_integer_avxvnni_supported(void) {
 
 const struct lora_integer lora_integer_avxvnni = {
     .sum_units = sum_units,
-    .int8 = int8,
+    .int8 = int8_tile,
     .int4 = int4_tile,
     .widen = widen,
     .quantize = quantize,

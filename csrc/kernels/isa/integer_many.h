@@ -6,6 +6,22 @@
 #ifndef LORA_KERNELS_INTEGER_MANY_H
 #define LORA_KERNELS_INTEGER_MANY_H
 
+/* CALL for runs of COUNT rows from `row` on: COUNT is a constant, at most MANY_AT_ONCE. Sixteen
+ * rows go as eights: the four behind twelve would have too few sums to keep the multipliers busy.
+ */
+#define RUNS_OF(most, rows, CALL)                                                                  \
+    {                                                                                              \
+        enum { COUNT = MANY_AT_ONCE < (most) ? MANY_AT_ONCE : (most) };                            \
+        for (; row + COUNT <= (rows) && !(COUNT == 12 && (rows) - row == 16); row += COUNT) CALL;  \
+    }
+#define EACH_RUN(rows, CALL)                                                                       \
+    uint32_t row = 0;                                                                              \
+    RUNS_OF(12, rows, CALL)                                                                        \
+    RUNS_OF(8, rows, CALL)                                                                         \
+    RUNS_OF(4, rows, CALL)                                                                         \
+    RUNS_OF(2, rows, CALL)                                                                         \
+    RUNS_OF(1, rows, CALL)
+
 /* Columns first..end-1 of K, within one group, of all rows: what they share. */
 struct part {
     uint32_t first, end;
@@ -62,19 +78,8 @@ LANES_INLINE void add_part(const struct integer_tile *t, const struct part *part
     }
 }
 
-LANES_INLINE void add_rows(const struct integer_tile *t, const struct part *part, float *totals) {
-    uint32_t row = 0;
-    for (; row + MANY_AT_ONCE <= t->rows && (MANY_AT_ONCE <= 8 || !better_as_eights(t->rows - row));
-         row += MANY_AT_ONCE)
-        add_part(t, part, row, MANY_AT_ONCE, totals + row * LORA_BLOCK_N);
-    for (; MANY_AT_ONCE > 8 && row + 8 <= t->rows; row += 8)
-        add_part(t, part, row, MANY_AT_ONCE > 8 ? 8 : 1, totals + row * LORA_BLOCK_N);
-    for (; MANY_AT_ONCE > 4 && row + 4 <= t->rows; row += 4)
-        add_part(t, part, row, MANY_AT_ONCE > 4 ? 4 : 1, totals + row * LORA_BLOCK_N);
-    for (; MANY_AT_ONCE > 2 && row + 2 <= t->rows; row += 2)
-        add_part(t, part, row, 2, totals + row * LORA_BLOCK_N);
-    for (; row < t->rows; row++) add_part(t, part, row, 1, totals + row * LORA_BLOCK_N);
-}
+LANES_INLINE void add_rows(const struct integer_tile *t, const struct part *part, float *totals){
+    EACH_RUN(t -> rows, add_part(t, part, row, COUNT, totals + row * LORA_BLOCK_N))}
 
 LANES_TARGET static void int4_many(const struct integer_tile *t) {
     float parts[LORA_SEGMENTS][LORA_MAX_ROWS * LORA_BLOCK_N];

@@ -10,9 +10,6 @@ static void sum_units(const int8_t *x, uint32_t units, int32_t *sums) {
 static void widen(const uint8_t *block, uint32_t group, uint16_t *wide) {
     lora_integer_avx2.widen(block, group, wide);
 }
-static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
-    return lora_integer_avx2.quantize(x, count, inverse, y);
-}
 static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
     return lora_integer_avx2.max_magnitude(x, count);
 }

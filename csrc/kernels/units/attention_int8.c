@@ -16,6 +16,7 @@
     8 /* read in one call: what is summed stays in registers, V in the first cache                 \
        */
 #define MULTIPLICATIONS_PER_NS 80
+#define MULTIPLICATIONS_PER_NS_ALONE 10 /* of a single row, which waits for memory */
 
 /* A row of the call. */
 struct attend {
@@ -369,7 +370,7 @@ static void cut(struct lora_job *job, uint32_t groups) {
     struct attention_job *t = &job->attention;
     uint64_t seen = attention_seen(t);
     job->work = 2 * job->rows * seen * t->command->q_heads * t->command->head_dim /
-                MULTIPLICATIONS_PER_NS;
+                (job->rows == 1 ? MULTIPLICATIONS_PER_NS_ALONE : MULTIPLICATIONS_PER_NS);
     t->heads = attention_heads(job, groups);
     job->items = t->command->q_heads ? groups * attention_items(job) : 0;
 }

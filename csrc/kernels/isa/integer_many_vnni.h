@@ -1,0 +1,81 @@
+/* Matmuls of many rows of INT8 activations with dpbusd, whose weights are unsigned bytes: they are
+ * made once for all rows. After integer_matrix.h, INT8_MANY and INT4_MANY. */
+#ifndef LORA_KERNELS_INTEGER_MANY_VNNI_H
+#define LORA_KERNELS_INTEGER_MANY_VNNI_H
+
+#define MANY_AT_ONCE INT8_ROWS
+#define BLOCKS_AT_ONCE 2 /* weights, x and sums of 64 rows stay in the first cache */
+
+LANES_INLINE void add_unit(const uint8_t *bytes, const int8_t *x, uint64_t stride, const int rows,
+                           vec *sum) {
+    for (int q = 0; q < UNIT_QUADS; q++, bytes += TILE_BYTES, x += 4) {
+        vec w[VECTORS];
+        UNROLLED
+        for (int v = 0; v < VECTORS; v++) w[v] = load_vec(bytes + v * VEC_BYTES);
+        UNROLLED
+        for (int i = 0; i < rows * VECTORS; i++) {
+            const int8_t *values = x + (uint64_t)(i / VECTORS) * stride;
+            sum[i] = dot_nibbles(sum[i], w[i % VECTORS], quad(values));
+        }
+    }
+}
+
+#include "integer_many.h"
+
+LANES_INLINE void prepare_block(const uint8_t *block, const uint8_t *prefetch, uint8_t *bytes) {
+    for (int q = 0; q < QUADS; q++, block += QUAD_BYTES, bytes += TILE_BYTES) {
+        fetch_quad(prefetch + q * QUAD_BYTES);
+        UNROLLED
+        for (int v = 0; v < VECTORS; v++)
+            store_vec(bytes + v * VEC_BYTES, dot_weights(load_vec(block + v * VEC_BYTES)));
+    }
+}
+
+/* Some blocks of K of `rows` rows, a constant: sums[rows][32] go on. */
+LANES_INLINE void add_bytes(const uint8_t *bytes, const int8_t *x, uint64_t stride, uint32_t units,
+                            const int rows, int32_t *sums) {
+    vec sum[MANY_AT_ONCE * VECTORS];
+    UNROLLED
+    for (int i = 0; i < rows * VECTORS; i++) sum[i] = load_vec((uint8_t *)(sums + i * LANES));
+    for (uint32_t u = 0; u < units; u++, bytes += UNIT_QUADS * TILE_BYTES, x += LORA_UNIT_COLUMNS)
+        add_unit(bytes, x, stride, rows, sum);
+    UNROLLED
+    for (int i = 0; i < rows * VECTORS; i++) store_vec((uint8_t *)(sums + i * LANES), sum[i]);
+}
+
+LANES_INLINE void add_byte_rows(const struct integer_tile *t, const uint8_t *bytes, uint32_t first,
+                                uint32_t units, int32_t *sums) {
+    const int8_t *x = t->x + first;
+    EACH_RUN(t->rows, add_bytes(bytes, x + row * t->stride, t->stride, units, COUNT,
+                                sums + row * LORA_BLOCK_N))
+}
+
+LANES_TARGET static void int8_many(const struct integer_tile *t) {
+    _Alignas(LORA_LINE_BYTES) uint8_t bytes[BLOCKS_AT_ONCE * QUADS * TILE_BYTES];
+    _Alignas(LORA_LINE_BYTES) int32_t sums[LORA_MAX_ROWS * LORA_BLOCK_N];
+    for (uint32_t row = 0; row < t->rows; row++)
+        for (int v = 0; v < VECTORS; v++)
+            store_vec((uint8_t *)(sums + row * LORA_BLOCK_N + v * LANES),
+                      dot_start(t->totals[row]));
+    for (uint32_t b = 0, count; b < t->block_count; b += count) {
+        count = t->block_count - b < BLOCKS_AT_ONCE ? t->block_count - b : BLOCKS_AT_ONCE;
+        for (uint32_t i = 0; i < count; i++)
+            prepare_block(t->blocks[b + i], integer_prefetched(t, b + i + INT8_PREFETCH),
+                          bytes + i * QUADS * TILE_BYTES);
+        add_byte_rows(t, bytes, b * LORA_BLOCK_K, count * (LORA_BLOCK_K / LORA_UNIT_COLUMNS), sums);
+    }
+    for (uint32_t i = 0; i < t->rows * LORA_BLOCK_N; i += LANES)
+        store_floats(t->out + i, to_floats(load_vec((uint8_t *)(sums + i))));
+}
+
+LANES_TARGET static void int8_tile(const struct integer_tile *t) {
+    if (t->rows >= INT8_MANY) int8_many(t);
+    else int8(t);
+}
+
+LANES_TARGET static void int4_tile(const struct integer_tile *t) {
+    if (t->rows >= INT4_MANY) int4_many(t);
+    else int4(t);
+}
+
+#endif
