@@ -42,16 +42,17 @@ def units_runner(units: Any, seed: int = rtl.SEED) -> Runner:
 
 def build(
     folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1,
-    unit: str = "fp16", depth: int = 8,
+    unit: str = "fp16", depth: int = 8, primitives: Path | None = None,
 ) -> Any:  # fmt: skip
     """One unit, of another size, or of other `sources` than overlays/rtl, built in `folder`,
-    loaded."""
+    loaded. `primitives`: a model of DSP58; the INT8 array is built with them."""
     target = folder / rtl.LIBRARY
     subprocess.run(
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or SOURCES}", f"LANES={lanes}", f"ROWS={rows}",
             f"DEPTH={depth}", f"UNITS={unit}", "OPT=-O0",
+            *([] if primitives is None else ["DSP58=1", f"PRIMITIVES={primitives}"]),
         ],
         check=True,
         stdout=subprocess.DEVNULL,

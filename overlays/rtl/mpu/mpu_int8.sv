@@ -5,8 +5,9 @@
 module mpu_int8
   import mpu_types::*;
 #(
-    parameter int ROWS = 1,  // at most 8
-    parameter int DEPTH = 8  // 4 or 8
+    parameter int ROWS = 1,       // at most 8
+    parameter int DEPTH = 8,      // 4 or 8
+    parameter int DSP58 = 0       // 1: multipliers of Versal devices
 ) (
     input  logic         clk,
     input  logic         rst,
@@ -236,7 +237,8 @@ module mpu_int8
   logic [511:0] sums[ROWS];
   integer_lanes #(
       .ROWS(ROWS),
-      .DEPTH(DEPTH)
+      .DEPTH(DEPTH),
+      .DSP58(DSP58)
   ) lanes (
       .clk(clk),
       .rst(clear),
