@@ -86,6 +86,7 @@ class Slots:
     spoil: Callable[[NDArray[np.uint8]], None] | None = None  # of the first slot's bytes
     fields: dict[str, int] = field(default_factory=dict)  # of the list, where wrong ones are tried
     seed: int = 1
+    line: int = LINE
 
     def place(self, call: Any) -> None:
         """The list's header, the rows' fields, the slots' bytes and rows of h."""
@@ -97,7 +98,7 @@ class Slots:
         header.adapter_chunks = max(-(-len(i) // abi.ADAPTER_CHUNK) for i in images)
         header.adapter_matrices, header.adapter_columns = MATRICES, self.columns
         header.adapter_bank_first, header.adapter_bank_count = BANKS
-        header.adapter_line = LINE
+        header.adapter_line = self.line
         for name, value in self.fields.items():
             setattr(header, name, value)
         for slot, image in enumerate(images):
@@ -105,7 +106,7 @@ class Slots:
                 row, bank = divmod(slot * header.adapter_chunks + chunk, BANKS[1])
                 at = chunk * abi.ADAPTER_CHUNK
                 self._put(
-                    call, BANKS[0] + bank, LINE * 64 + row * abi.ADAPTER_CHUNK,
+                    call, BANKS[0] + bank, self.line * 64 + row * abi.ADAPTER_CHUNK,
                     image[at : at + abi.ADAPTER_CHUNK],
                 )  # fmt: skip
         for i in range(call.state.row_count):

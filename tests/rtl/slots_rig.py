@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,10 @@ class Cases:
         self.random = random.Random(self.seed)
         self.rig.state.block_offset = BLOCK
 
-    def draw_rows(self, selects: bool = True) -> int:
+    def draw_rows(self, selects: bool = True, most: int = 6) -> int:
         """Rows of the step; returns the command's flags."""
         one, rig = self.random, self.rig
-        count = one.randint(1, 6)
+        count = one.randint(1, most)
         chosen = sorted(one.sample(range(count), one.randint(1, count)))
         rig.rows(count, chosen)
         for i in range(count):
@@ -219,8 +219,8 @@ def path(cases: Cases, own: int, free: list[int]) -> None:
         slots[slot].parent = parent
 
 
-def attention_command(cases: Cases) -> dict[str, Any]:
-    """A command that the kernels accept."""
+def attention_list(cases: Cases) -> None:
+    """The list's header, and the page table."""
     one, rig = cases.random, cases.rig
     header, head_dim = rig.list, one.choice((2, 8, 16))
     header.kv_type = one.choice((abi.KV_FP16, abi.KV_INT8, abi.KV_INT8_HEADS))
@@ -228,13 +228,23 @@ def attention_command(cases: Cases) -> dict[str, Any]:
     header.kv_layers, header.kv_heads, header.head_dim = 1, 2, head_dim
     header.table_bank, header.table_line, header.max_tiles = TABLES, TABLE_LINE, TILES
     rig.place(TABLES, TABLE_LINE * 64, np.full(3 * 32, 4, np.uint16))
-    flags, free = cases.draw_rows(), one.sample(range(abi.MAX_SCRATCH), 40)
+
+
+def attention_rows(cases: Cases, lengths: Sequence[int] = (0, 1, 33, 128)) -> None:
+    """Sequences and paths of the step's rows."""
+    one, rig = cases.random, cases.rig
+    free = one.sample(range(abi.MAX_SCRATCH), 40)
     for sequence in range(3):
-        rig.state.lengths[sequence] = one.choice((0, 1, 33, 128))
+        rig.state.lengths[sequence] = one.choice(lengths)
     for i in range(rig.state.row_count):
         row = rig.state.rows[i]
         row.sequence, row.slot = one.randrange(3), free.pop()
         path(cases, row.slot, free)
+
+
+def attention_fields(cases: Cases, flags: int) -> dict[str, Any]:
+    """A command of that list and step."""
+    one, head_dim = cases.random, cases.rig.list.head_dim
     group, kv_first = one.randint(1, 3), one.randrange(3)
     kv_heads = one.randint(1, 2)
     q_first = group * kv_first + one.randrange(group)
@@ -249,6 +259,14 @@ def attention_command(cases: Cases) -> dict[str, Any]:
         "scale": 0x3DCCCCCD, "v_scale": 0x3C23D70A, "window": one.choice((0, 1, 40)),
         "cap": one.choice((0, 0x41200000)),
     }  # fmt: skip
+
+
+def attention_command(cases: Cases) -> dict[str, Any]:
+    """A command that the kernels accept."""
+    attention_list(cases)
+    flags = cases.draw_rows()
+    attention_rows(cases)
+    return attention_fields(cases, flags)
 
 
 def spoil_path(cases: Cases, kind: str) -> None:

@@ -35,9 +35,9 @@ def test_bytes_of_the_model(bench: Path, tmp_path: Path, busy: int) -> None:
 
 
 MISTAKES = {
-    "an abort leaves what was told": (
-        "{held, starts, runs, over} <= 4'b0000;", "{starts, runs, over} <= 3'b000;"),
-    "a start is forgotten": ("{starts, runs} <= 2'b11", "{starts, runs} <= {idle, 1'b1}"),
+    "an abort leaves what was told": ("{told_here, starts} <= 2'b00;", "starts <= 1'b0;"),
+    "a start is forgotten": (
+        "if (unit_start) starts <= 1'b1;", "if (unit_start) starts <= state == CHECKED;"),
 }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def write(path: Path, seed: int, count: int) -> dict[int, int]:
 def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
     statuses = write(tmp_path / "cases", seed, 6)
     assert statuses[abi.OK] >= 110 and len(statuses) == 4 and statuses[abi.ERR_ADDRESS] >= 5
-    counts = counted(run(build("slotted"), tmp_path / "cases", seed))
+    counts = counted(run(build("slotted", "bench_vector"), tmp_path / "cases", seed))
     assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
 
 
@@ -82,6 +82,6 @@ def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
 def test_a_mistake_is_noticed(tmp_path: Path, right: str, wrong: str) -> None:
     sources = mistaken(tmp_path, "vfu/vector_slot.sv", right, wrong)
     write(tmp_path / "cases", 1, 6)
-    mistake = build("slotted", sources=sources, folder=tmp_path / "build")
+    mistake = build("slotted", "bench_vector", sources=sources, folder=tmp_path / "build")
     done = run(mistake, tmp_path / "cases", 1)
     assert done.returncode == 1 and "case " in done.stderr

@@ -1,8 +1,8 @@
 // Adapters of rows (docs/numbers.md, 7): h = FP16(A*x) of a LORA_CMD_ADAPTER; or beside an array that runs a
 // LORA_CMD_MATRIX, whose FP32 results come by here, a stripe of columns after the other, so that scale*(B*h) is added
-// to those of rows that name an adapter. `row` asks for the adapter of one of the command's rows. Tables and
-// factors are read from the rows' slots; those that are wrong end the command with `verdict`. Announced or
-// started with the array; `done` is a command's end of A*x, the array's that of the other.
+// to those of rows that name an adapter. `row` asks for the adapter of one of the command's rows, which comes in the
+// next cycle. Tables and factors are read from the rows' slots; those that are wrong end the command with `verdict`.
+// Announced or started with the array; `done` is a command's end of A*x, the array's that of the other.
 module adapter
   import adapter_types::*;
 #(
@@ -31,7 +31,7 @@ module adapter
     input  logic [31:0]        slot_line,
     input  logic [5:0]         slot_bank_first,
     input  logic [5:0]         slot_bank_count, // at least 1 where there are slots
-    output logic [5:0]         row,
+    output logic [5:0]         row,             // in the next cycle:
     input  logic [31:0]        row_adapter,     // its slot; negative: none
     output logic               done,
     output logic [1:0]         verdict,
@@ -82,7 +82,8 @@ module adapter
   );
 
   typedef enum logic [3:0] {
-    IDLE, TOLD, STRIPE, ROW, ENTRY, ENTRY_ANSWER, FACTOR, FACTOR_ANSWER, CHECK, RANKS, BEGIN, RUN, NEXT_ROW, GIVE, FAIL
+    IDLE, TOLD, STRIPE, ROW, ENTRY, ENTRY_ANSWER, FACTOR, FACTOR_ANSWER, CHECK, RANKS, BEGIN, RUN, NEXT_ROW, GIVE, FAIL,
+    LOOK  // the row's slot comes
   } state_t;
   typedef struct packed {
     logic        down;
@@ -332,13 +333,14 @@ module adapter
         verdict <= GOOD;
         state <= TOLD;
       end
-      TOLD: if (started) state <= command.down ? ROW : STRIPE;
+      TOLD: if (started) state <= command.down ? LOOK : STRIPE;
       STRIPE:
       if (stripe_here) begin
         row_now <= pass_first;
         row_h <= pass_h;
-        state <= verdict == GOOD ? ROW : GIVE;
+        state <= verdict == GOOD ? LOOK : GIVE;
       end
+      LOOK: state <= ROW;
       ROW: begin
         if (row_now == pass_end) state <= command.down ? IDLE : GIVE;
         else if (row_adapter[31]) state <= NEXT_ROW;
@@ -410,7 +412,7 @@ module adapter
         row_now <= row_now + 7'd1;
         row_x <= row_x + command.x_stride;
         row_h <= row_h + command.h_stride;
-        state <= ROW;
+        state <= LOOK;
       end
       GIVE:
       if (stripe_given) begin

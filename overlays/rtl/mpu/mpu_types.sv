@@ -2,6 +2,11 @@
 package mpu_types;
   parameter int MAX_UNITS = 1024;  // of 32 columns: the longest row of x that fits
 
+  // Units behind one slot: both arrays and what adds adapters to their results, then attention.
+  parameter int FP16_ARRAY = 0, INT8_ARRAY = 1, ADAPTER = 2, ATTENTION = 3;
+  parameter int MATMUL = 3;  // units of matmuls
+  parameter int UNITS = 4;
+
   // A matmul, as LORA_CMD_MATRIX has it; rows of x and y begin at lines.
   typedef struct packed {
     logic [15:0] k;

@@ -92,6 +92,7 @@ class Board {
         s.result_valid = 0;
         s.idle = (1u << LORA_UNITS) - 1;
         s.rows = static_cast<uint8_t>(case_.rows);
+        s.onchip_bytes = case_.bank_bytes;
         s.command_count = static_cast<uint16_t>(case_.commands.size());
         s.counter_count = static_cast<uint16_t>(case_.counters);
         s.rst = 1;

@@ -2,12 +2,15 @@
 module sequenced_matmul
   import abi_types::*;
   import sequencer_types::*;
+  import mpu_types::MATMUL;
+  import mpu_types::FP16_ARRAY;
 (
     input  logic         clk,
     input  logic         rst,
     input  logic         start,
     input  logic         give_up,
     input  logic [6:0]   rows,
+    input  logic [31:0]  onchip_bytes,
     input  index_t       command_count,
     input  index_t       counter_count,
     output logic         busy,
@@ -56,7 +59,9 @@ module sequenced_matmul
   logic [UNITS-1:0][31:0] counts, first_rows;
   logic mpu_idle, mpu_valid;
   logic [1:0] mpu_state;
-  logic [31:0] array_count, array_row;
+  logic [UNITS-1:0][7:0] statuses;
+  logic [7:0] mpu_status;
+  logic [31:0] array_count, array_row, mpu_count, mpu_row;
   always_comb begin
     idle_now = idle;
     idle_now[MPU] = mpu_idle;
@@ -64,10 +69,12 @@ module sequenced_matmul
     valid_now[MPU] = mpu_valid;
     states = {UNITS{2'(LORA_UNIT_DONE)}};
     states[MPU] = mpu_state;
+    statuses = '0;
+    statuses[MPU] = mpu_status;
     counts = '0;
-    counts[MPU] = array_count;
+    counts[MPU] = mpu_count;
     first_rows = '1;
-    first_rows[MPU] = array_row;
+    first_rows[MPU] = mpu_row;
   end
   sequencer runs (
       .clk(clk), .rst(rst), .start(start), .give_up(give_up), .dry(1'b0), .moves_kv(1'b0), .votes(1'b0),
@@ -78,7 +85,7 @@ module sequenced_matmul
       .ar_ready(ar_ready), .ar_line(ar_line), .ar_beats(ar_beats), .r_valid(r_valid), .r_ready(r_ready),
       .r_data(r_data), .r_last(r_last), .r_error(1'b0), .unit_announce(unit_announce), .unit_line(unit_line),
       .unit_rows(unit_rows), .unit_start(unit_start), .unit_abort(unit_abort), .unit_idle(idle_now),
-      .result_valid(valid_now), .result_ready(result_ready), .result_state(states), .result_status('0),
+      .result_valid(valid_now), .result_ready(result_ready), .result_state(states), .result_status(statuses),
       .result_nonfinite_count(counts), .result_nonfinite_row(first_rows), .result_port('0), .result_frames('0),
       .segments('0), .blame_code(), .blame_index(), .blame_opcode(), .blame_unit(), .blame_found(),
       .blame_expected(), .blame_counter(), .blame_port(), .last_index(), .unit_state(),
@@ -87,33 +94,36 @@ module sequenced_matmul
       .peek_counter('0), .peek_value()
   );
 
-  logic announce_valid, command_valid, command_ready, array_idle, done;
-  logic [15:0] k, first;
-  logic [31:0] n, weight_line, bias_line, x_line, x_stride, y_line, y_stride;
-  logic [6:0] its_rows;
-  logic [7:0] merge;
-  logic [5:0] bank_first, bank_count, bias_bank, x_bank, y_bank;
-  logic has_bias, y_single, four_bit;
-  logic [1:0] group_log;
+  // Of the slot's units the FP16 array alone is there.
+  logic [MATMUL-1:0] announce_valid, command_valid, abort_valid;
+  logic command_ready, array_idle, done;
+  mpu_types::command_t command;
+  logic [5:0] row, row_number;
+  always_ff @(posedge clk) row_number <= row;
   matmul_slot slot (
       .clk(clk), .rst(rst), .unit_announce(unit_announce[MPU]), .unit_line(unit_line), .unit_rows(unit_rows),
       .unit_start(unit_start[MPU]), .unit_abort(unit_abort), .unit_idle(mpu_idle), .result_valid(mpu_valid),
-      .result_ready(result_ready[MPU]), .result_state(mpu_state), .announce_valid(announce_valid),
-      .command_valid(command_valid), .command_ready(command_ready), .idle(array_idle), .done(done), .k(k), .n(n),
-      .rows(its_rows), .weight_line(weight_line), .first(first), .merge(merge), .bank_first(bank_first),
-      .bank_count(bank_count), .has_bias(has_bias), .bias_bank(bias_bank), .bias_line(bias_line), .x_bank(x_bank),
-      .x_line(x_line), .x_stride(x_stride), .y_bank(y_bank), .y_line(y_line), .y_stride(y_stride),
-      .y_single(y_single), .four_bit(four_bit), .group_log(group_log)
+      .result_ready(result_ready[MPU]), .result_state(mpu_state), .result_status(mpu_status),
+      .result_nonfinite_count(mpu_count), .result_nonfinite_row(mpu_row), .onchip_bytes(onchip_bytes),
+      .adapter_columns('0), .row(row), .row_selected(), .row_number(row_number), .line_refused('0), .line_error('0),
+      .write_refused(1'b0), .write_error(1'b0), .write_open(1'b0), .abort_valid(abort_valid),
+      .announce_valid(announce_valid), .command_valid(command_valid), .command_ready({2'b11, command_ready}),
+      .idle({2'b11, array_idle}), .done({2'b00, done}), .nonfinite_count({64'd0, array_count}),
+      .nonfinite_row({64'd0, array_row}), .verdict('0), .adapter_row('0), .array_command(command), .down(),
+      .matrix(), .h_offset(), .h_stride()
   );
   mpu_fp16 #(
       .LANES(8)
   ) array (
-      .clk(clk), .rst(rst), .abort_valid(unit_abort), .idle(array_idle), .announce_valid(announce_valid),
-      .command_valid(command_valid), .command_ready(command_ready), .k(k), .n(n), .rows(its_rows),
-      .weight_line(weight_line), .first(first), .merge(merge), .bank_first(bank_first), .bank_count(bank_count),
-      .has_bias(has_bias), .bias_bank(bias_bank), .bias_line(bias_line), .x_bank(x_bank), .x_line(x_line),
-      .x_stride(x_stride), .y_bank(y_bank), .y_line(y_line), .y_stride(y_stride), .y_single(y_single),
-      .four_bit(four_bit), .group_log(group_log), .adapted(1'b0), .done(done), .nonfinite_count(array_count),
+      .clk(clk), .rst(rst), .abort_valid(abort_valid[FP16_ARRAY]), .idle(array_idle),
+      .announce_valid(announce_valid[FP16_ARRAY]), .command_valid(command_valid[FP16_ARRAY]),
+      .command_ready(command_ready), .k(command.k), .n(command.n), .rows(command.rows),
+      .weight_line(command.weight_line), .first(command.first), .merge(command.merge),
+      .bank_first(command.bank_first), .bank_count(command.bank_count), .has_bias(command.has_bias),
+      .bias_bank(command.bias_bank), .bias_line(command.bias_line), .x_bank(command.x_bank), .x_line(command.x_line),
+      .x_stride(command.x_stride), .y_bank(command.y_bank), .y_line(command.y_line), .y_stride(command.y_stride),
+      .y_single(command.y_single), .four_bit(command.four_bit), .group_log(command.group_log),
+      .adapted(1'b0), .done(done), .nonfinite_count(array_count),
       .nonfinite_row(array_row), .stripe_log(), .stripe_valid(), .stripe_values(), .values_free(1'b1), .values_valid(1'b0),
       .values_single('0), .values_half('0), .read_valid(read_valid), .read_ready(read_ready), .read_bank(read_bank),
       .read_line(read_line), .read_tag(read_tag), .line_valid(line_valid), .line_tag(line_tag),

@@ -33,6 +33,7 @@ module slotted_vector (
     input  logic [16:0]     line_tag,
     input  logic [511:0]    line_data,
     input  logic            line_refused,
+    input  logic            line_error,
     output logic            write_valid,
     input  logic            write_ready,
     output logic [5:0]      write_bank,
@@ -42,7 +43,8 @@ module slotted_vector (
     output logic [2:0]      write_id,
     input  logic            written,
     input  logic [2:0]      written_id,
-    input  logic            written_refused
+    input  logic            written_refused,
+    input  logic            written_error
 );
   logic has_a, has_b, one_plus, abort_valid, command_valid, command_ready, done, bad_index;
   logic [5:0] x_bank, z_bank, a_bank, b_bank, y_bank, vector_bank;
@@ -102,8 +104,8 @@ module slotted_vector (
       .unit_line_refused(lines_refused), .unit_line_error(lines_error), .unit_write_valid({1'b0, writes}),
       .unit_write_ready(taken), .unit_write_bank({6'd0, to_bank}), .unit_write_line({32'd0, to_line}),
       .unit_write_bytes({64'd0, to_bytes}), .unit_write_data({512'd0, to_data}), .unit_write_open(opens),
-      .unit_write_refused(writes_refused), .unit_write_error(writes_error), .line_error(1'b0),
-      .written_error(1'b0), .read_valid(read_valid), .read_ready(read_ready), .read_bank(read_bank),
+      .unit_write_refused(writes_refused), .unit_write_error(writes_error), .line_error(line_error),
+      .written_error(written_error), .read_valid(read_valid), .read_ready(read_ready), .read_bank(read_bank),
       .read_line(read_line), .read_tag(read_tag), .line_valid(line_valid), .line_tag(line_tag),
       .line_data(line_data), .line_refused(line_refused), .write_valid(write_valid), .write_ready(write_ready),
       .write_bank(write_bank), .write_line(write_line), .write_bytes(write_bytes), .write_data(write_data),

@@ -1,0 +1,282 @@
+// The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
+// adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
+// checked, and its weights are fetched, while another one runs.
+module mpu_unit
+  import abi_types::*;
+  import mpu_types::*;
+#(
+    parameter int LANES = 32,    // of the FP16 array
+    parameter int ROWS  = 1,     // of both
+    parameter int DEPTH = 8,     // of the INT8 array
+    parameter int TILES = 4096,  // of attention: scores that fit
+    parameter int TAG_BITS = 18
+) (
+    input  logic          clk,
+    input  logic          rst,
+    // sequencer
+    input  logic          unit_announce,
+    input  logic [511:0]  unit_line,
+    input  logic [6:0]    unit_rows,
+    input  logic          unit_start,
+    input  logic          unit_abort,
+    output logic          unit_idle,
+    output logic          result_valid,
+    input  logic          result_ready,
+    output logic [1:0]    result_state,
+    output logic [7:0]    result_status,
+    output logic [31:0]   result_nonfinite_count,
+    output logic [31:0]   result_nonfinite_row,           // of the step
+    // struct lora_list, as REGISTER accepts it; held while a command is told or runs
+    input  logic [31:0]   list_onchip_bytes,
+    input  logic [15:0]   list_kv_type,
+    input  logic [15:0]   list_kv_layers,
+    input  logic [15:0]   list_kv_heads,
+    input  logic [15:0]   list_head_dim,
+    input  logic [5:0]    list_kv_bank_first,
+    input  logic [5:0]    list_kv_bank_count,
+    input  logic [31:0]   list_kv_line,
+    input  logic [16:0]   list_kv_spill_page,
+    input  logic [5:0]    list_kv_spill_bank_first,
+    input  logic [5:0]    list_kv_spill_bank_count,
+    input  logic [31:0]   list_kv_spill_line,
+    input  logic [5:0]    list_table_bank,
+    input  logic [31:0]   list_table_line,
+    input  logic [31:0]   list_max_tiles,
+    input  logic [10:0]   list_adapter_slots,
+    input  logic [20:0]   list_adapter_chunks,
+    input  logic [15:0]   list_adapter_matrices,
+    input  logic [24:0]   list_adapter_columns,
+    input  logic [31:0]   list_adapter_line,
+    input  logic [5:0]    list_adapter_bank_first,
+    input  logic [5:0]    list_adapter_bank_count,
+    // rows of the step, held too
+    output logic [5:0]    row,                            // of the command; in the next cycle:
+    output logic          row_selected,                   // it counts among the selected rows
+    input  logic [5:0]    row_number,                     // in the step
+    input  logic [31:0]   row_sequence,                   // struct lora_row
+    input  logic [31:0]   row_slot,
+    input  logic [31:0]   row_committed,                  // of its sequence
+    input  logic [31:0]   row_adapter,                    // negative: none
+    output logic [6:0]    slot,                           // in the next cycle:
+    input  logic [15:0]   slot_parent,                    // struct lora_slot
+    // memory port, one unit of port_arbiter
+    output logic          read_valid,
+    input  logic          read_ready,
+    output logic [5:0]    read_bank,
+    output logic [31:0]   read_line,
+    output logic [TAG_BITS-1:0] read_tag,
+    input  logic          line_valid,
+    input  logic [TAG_BITS-1:0] line_tag,
+    input  logic [511:0]  line_data,
+    input  logic          line_refused,
+    input  logic          line_error,
+    output logic          write_valid,
+    input  logic          write_ready,
+    output logic [5:0]    write_bank,
+    output logic [31:0]   write_line,
+    output logic [63:0]   write_bytes,
+    output logic [511:0]  write_data,
+    input  logic          write_refused,
+    input  logic          write_error,
+    input  logic          write_open
+);
+  localparam int UNIT_TAG = TAG_BITS - 2;
+  typedef logic [UNITS-1:0] units_t;
+
+  // --- which slot has the next command, and which one runs -------------------------------------------
+  logic attends_next, attends, for_attention;
+  assign for_attention = unit_line[7:0] == 8'(LORA_CMD_ATTENTION);
+  always_ff @(posedge clk) begin
+    if (unit_announce) attends_next <= for_attention;
+    if (unit_start) attends <= attends_next;
+  end
+
+  // --- units' sides of the memory port ---------------------------------------------------------------
+  units_t asks_read, read_taken, line_here, refused, failed, asks_write, write_taken;
+  logic [UNITS-1:0][5:0] read_banks, write_banks;
+  logic [UNITS-1:0][31:0] read_lines, write_lines;
+  logic [UNITS-1:0][UNIT_TAG-1:0] read_tags;
+  logic [UNITS-1:0][63:0] bytes_written;
+  logic [UNITS-1:0][511:0] data_written;
+  shared_port #(
+      .UNITS(UNITS), .TAG_BITS(UNIT_TAG)
+  ) memory (
+      .clk(clk), .rst(rst), .unit_read_valid(asks_read), .unit_read_ready(read_taken), .unit_read_bank(read_banks),
+      .unit_read_line(read_lines), .unit_read_tag(read_tags), .unit_line_valid(line_here),
+      .unit_line_refused(refused), .unit_line_error(failed), .unit_write_valid(asks_write),
+      .unit_write_ready(write_taken), .unit_write_bank(write_banks), .unit_write_line(write_lines),
+      .unit_write_bytes(bytes_written), .unit_write_data(data_written), .read_valid(read_valid),
+      .read_ready(read_ready), .read_bank(read_bank), .read_line(read_line), .read_tag(read_tag),
+      .line_valid(line_valid), .line_refused(line_refused), .line_error(line_error),
+      .line_unit(line_tag[TAG_BITS-1:UNIT_TAG]), .write_valid(write_valid), .write_ready(write_ready),
+      .write_bank(write_bank), .write_line(write_line), .write_bytes(write_bytes), .write_data(write_data)
+  );
+
+  // --- matmuls and A*x -------------------------------------------------------------------------------
+  logic [MATMUL-1:0] matmul_abort, announce, start, ready, idle, done;
+  logic [MATMUL-1:0][31:0] counts, first_rows;
+  command_t command;
+  logic down;
+  logic [1:0] verdict;
+  logic [15:0] matrix;
+  logic [31:0] h_offset, h_stride;
+  logic [5:0] adapter_row;
+  logic matmul_idle, matmul_valid, matmul_selected;
+  logic [1:0] matmul_state;
+  logic [5:0] matmul_row;
+  logic [7:0] matmul_status;
+  logic [31:0] matmul_count, matmul_first;
+  matmul_slot #(
+      .ROWS(ROWS)
+  ) matmuls (
+      .clk(clk), .rst(rst), .unit_announce(unit_announce && !for_attention), .unit_line(unit_line),
+      .unit_rows(unit_rows), .unit_start(unit_start && !attends_next), .unit_abort(unit_abort),
+      .unit_idle(matmul_idle), .result_valid(matmul_valid), .result_ready(result_ready && !attends),
+      .result_state(matmul_state), .result_status(matmul_status), .result_nonfinite_count(matmul_count),
+      .result_nonfinite_row(matmul_first), .onchip_bytes(list_onchip_bytes), .adapter_columns(list_adapter_columns),
+      .row(matmul_row), .row_selected(matmul_selected), .row_number(row_number), .line_refused(refused[MATMUL-1:0]),
+      .line_error(failed[MATMUL-1:0]), .write_refused(write_refused), .write_error(write_error),
+      .write_open(write_open), .abort_valid(matmul_abort), .announce_valid(announce), .command_valid(start),
+      .command_ready(ready), .idle(idle), .done(done), .nonfinite_count(counts), .nonfinite_row(first_rows),
+      .verdict(verdict), .adapter_row(adapter_row), .array_command(command), .down(down), .matrix(matrix),
+      .h_offset(h_offset), .h_stride(h_stride)
+  );
+
+  // The adapter unit takes the stripes of the array that runs; the other one may have been told a command with adapters.
+  logic of_integers, stripe_valid, values_free, values_valid;
+  logic [1:0] stripes_valid;
+  logic [1:0][2:0] stripe_logs;
+  logic [1:0][32*ROWS-1:0] stripes;
+  logic [32*ROWS-1:0] values_single;
+  logic [16*ROWS-1:0] values_half;
+  always_ff @(posedge clk) if (start != '0) of_integers <= start[INT8_ARRAY];
+  assign stripe_valid = stripes_valid[of_integers];
+  mpu_fp16 #(
+      .LANES(LANES), .ROWS(ROWS)
+  ) fp16 (
+      .clk(clk), .rst(rst), .abort_valid(matmul_abort[FP16_ARRAY]), .idle(idle[FP16_ARRAY]),
+      .announce_valid(announce[FP16_ARRAY]), .command_valid(start[FP16_ARRAY]), .command_ready(ready[FP16_ARRAY]),
+      .k(command.k), .n(command.n), .rows(command.rows), .weight_line(command.weight_line), .first(command.first),
+      .merge(command.merge), .bank_first(command.bank_first), .bank_count(command.bank_count),
+      .has_bias(command.has_bias), .bias_bank(command.bias_bank), .bias_line(command.bias_line),
+      .x_bank(command.x_bank), .x_line(command.x_line), .x_stride(command.x_stride), .y_bank(command.y_bank),
+      .y_line(command.y_line), .y_stride(command.y_stride), .y_single(command.y_single), .four_bit(command.four_bit),
+      .group_log(command.group_log), .adapted(command.adapted), .done(done[FP16_ARRAY]),
+      .nonfinite_count(counts[FP16_ARRAY]), .nonfinite_row(first_rows[FP16_ARRAY]),
+      .stripe_log(stripe_logs[FP16_ARRAY]), .stripe_valid(stripes_valid[FP16_ARRAY]),
+      .stripe_values(stripes[FP16_ARRAY]), .values_free(values_free), .values_valid(values_valid && !of_integers),
+      .values_single(values_single), .values_half(values_half), .read_valid(asks_read[FP16_ARRAY]),
+      .read_ready(read_taken[FP16_ARRAY]), .read_bank(read_banks[FP16_ARRAY]), .read_line(read_lines[FP16_ARRAY]),
+      .read_tag(read_tags[FP16_ARRAY]), .line_valid(line_here[FP16_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
+      .line_data(line_data), .write_valid(asks_write[FP16_ARRAY]), .write_ready(write_taken[FP16_ARRAY]),
+      .write_bank(write_banks[FP16_ARRAY]), .write_line(write_lines[FP16_ARRAY]),
+      .write_bytes(bytes_written[FP16_ARRAY]), .write_data(data_written[FP16_ARRAY])
+  );
+  mpu_int8 #(
+      .ROWS(ROWS), .DEPTH(DEPTH)
+  ) int8 (
+      .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
+      .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
+      .k(command.k), .n(command.n), .rows(command.rows), .weight_line(command.weight_line), .first(command.first),
+      .merge(command.merge), .bank_first(command.bank_first), .bank_count(command.bank_count),
+      .has_bias(command.has_bias), .bias_bank(command.bias_bank), .bias_line(command.bias_line),
+      .x_bank(command.x_bank), .x_line(command.x_line), .x_stride(command.x_stride), .y_bank(command.y_bank),
+      .y_line(command.y_line), .y_stride(command.y_stride), .y_single(command.y_single), .four_bit(command.four_bit),
+      .group_log(command.group_log), .adapted(command.adapted), .row_scales(command.row_scales),
+      .done(done[INT8_ARRAY]), .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
+      .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
+      .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
+      .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
+      .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
+      .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
+      .line_data(line_data), .write_valid(asks_write[INT8_ARRAY]), .write_ready(write_taken[INT8_ARRAY]),
+      .write_bank(write_banks[INT8_ARRAY]), .write_line(write_lines[INT8_ARRAY]),
+      .write_bytes(bytes_written[INT8_ARRAY]), .write_data(data_written[INT8_ARRAY])
+  );
+  adapter #(
+      .ROWS(ROWS)
+  ) adapters (
+      .clk(clk), .rst(rst), .abort_valid(matmul_abort[ADAPTER]), .idle(idle[ADAPTER]),
+      .announce_valid(announce[ADAPTER]), .command_valid(start[ADAPTER]), .command_ready(ready[ADAPTER]), .down(down),
+      .matrix(matrix), .k(command.k), .n(command.n), .rows(command.rows), .x_line(command.x_line),
+      .x_stride(command.x_stride), .h_offset(h_offset), .h_stride(h_stride), .slots(list_adapter_slots),
+      .slot_chunks(list_adapter_chunks), .slot_matrices(list_adapter_matrices), .h_columns(list_adapter_columns),
+      .slot_line(list_adapter_line), .slot_bank_first(list_adapter_bank_first),
+      .slot_bank_count(list_adapter_bank_count), .row(adapter_row), .row_adapter(row_adapter), .done(done[ADAPTER]),
+      .verdict(verdict), .nonfinite_count(counts[ADAPTER]), .nonfinite_row(first_rows[ADAPTER]),
+      .stripe_log(stripe_logs[of_integers]), .sums_valid(stripe_valid), .sums(stripes[of_integers]),
+      .values_free(values_free), .values_valid(values_valid), .values_single(values_single),
+      .values_half(values_half), .read_valid(asks_read[ADAPTER]), .read_ready(read_taken[ADAPTER]),
+      .read_bank(read_banks[ADAPTER]), .read_line(read_lines[ADAPTER]), .read_tag(read_tags[ADAPTER]),
+      .line_valid(line_here[ADAPTER]), .line_tag(line_tag[UNIT_TAG-1:0]), .line_data(line_data),
+      .write_valid(asks_write[ADAPTER]), .write_ready(write_taken[ADAPTER]), .write_bank(write_banks[ADAPTER]),
+      .write_line(write_lines[ADAPTER]), .write_bytes(bytes_written[ADAPTER]), .write_data(data_written[ADAPTER])
+  );
+
+  // --- attention -------------------------------------------------------------------------------------
+  logic attention_idle, attention_valid, attention_selected, attention_abort, attention_start, attention_ready,
+      attention_done, slot_is_last;
+  logic [1:0] attention_state, kind, slope_kind;
+  logic [5:0] attention_row, onchip_bank, slope_bank;
+  logic [6:0] rows, unit_row, unit_slot, slot_parent_found, row_slot_found;
+  logic [7:0] attention_status;
+  logic [8:0] head_dim;
+  logic [15:0] q_heads, q_first, kv_first, group, kv_layer, row_sequence_found;
+  logic [16:0] max_tiles;
+  logic [17:0] row_committed_found;
+  logic [31:0] attention_count, attention_first, q_offset, q_stride, y_offset, y_stride, scale, v_scale, cap, window,
+      slope_line, nonfinite_count, nonfinite_row;
+  attention_slot #(
+      .MAX_POSITIONS(32 * TILES)
+  ) attention_commands (
+      .clk(clk), .rst(rst), .unit_announce(unit_announce && for_attention), .unit_line(unit_line),
+      .unit_rows(unit_rows), .unit_start(unit_start && attends_next), .unit_abort(unit_abort),
+      .unit_idle(attention_idle), .result_valid(attention_valid), .result_ready(result_ready && attends),
+      .result_state(attention_state), .result_status(attention_status), .result_nonfinite_count(attention_count),
+      .result_nonfinite_row(attention_first), .onchip_bytes(list_onchip_bytes), .kv_type(list_kv_type),
+      .list_head_dim(list_head_dim), .list_kv_bank_count({2'd0, list_kv_bank_count}), .list_max_tiles(list_max_tiles),
+      .row(attention_row), .row_selected(attention_selected), .row_number(row_number), .row_sequence(row_sequence),
+      .row_slot(row_slot), .row_committed(row_committed), .slot(slot), .slot_parent(slot_parent),
+      .line_refused(refused[ATTENTION]), .line_error(failed[ATTENTION]), .write_refused(write_refused),
+      .write_error(write_error), .write_open(write_open), .abort_valid(attention_abort),
+      .command_valid(attention_start), .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows),
+      .q_heads(q_heads), .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank),
+      .q_offset(q_offset), .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale),
+      .v_scale(v_scale), .cap(cap), .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank),
+      .slope_line(slope_line), .kv_layer(kv_layer), .max_tiles(max_tiles), .unit_row(unit_row),
+      .unit_row_sequence(row_sequence_found), .unit_row_committed(row_committed_found),
+      .unit_row_slot(row_slot_found), .unit_slot(unit_slot), .unit_slot_is_last(slot_is_last),
+      .unit_slot_parent(slot_parent_found), .done(attention_done), .nonfinite_count(nonfinite_count),
+      .nonfinite_row(nonfinite_row)
+  );
+  attention #(
+      .TILES(TILES)
+  ) attention_unit (
+      .clk(clk), .rst(rst), .abort_valid(attention_abort), .command_valid(attention_start),
+      .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
+      .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
+      .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
+      .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
+      .kv_layers(list_kv_layers), .kv_heads(list_kv_heads), .kv_layer(kv_layer), .kv_bank_first(list_kv_bank_first),
+      .kv_bank_count(list_kv_bank_count), .kv_line(list_kv_line), .spill_page(list_kv_spill_page),
+      .spill_bank_first(list_kv_spill_bank_first), .spill_bank_count(list_kv_spill_bank_count),
+      .spill_line(list_kv_spill_line), .table_bank(list_table_bank), .table_line(list_table_line),
+      .max_tiles(max_tiles), .row(unit_row), .row_sequence(row_sequence_found), .row_committed(row_committed_found),
+      .row_slot(row_slot_found), .slot(unit_slot), .slot_is_last(slot_is_last), .slot_parent(slot_parent_found),
+      .done(attention_done), .nonfinite_count(nonfinite_count), .nonfinite_row(nonfinite_row),
+      .read_valid(asks_read[ATTENTION]), .read_ready(read_taken[ATTENTION]), .read_bank(read_banks[ATTENTION]),
+      .read_line(read_lines[ATTENTION]), .read_tag(read_tags[ATTENTION]), .line_valid(line_here[ATTENTION]),
+      .line_tag(line_tag[UNIT_TAG-1:0]), .line_data(line_data), .write_valid(asks_write[ATTENTION]),
+      .write_ready(write_taken[ATTENTION]), .write_bank(write_banks[ATTENTION]), .write_line(write_lines[ATTENTION]),
+      .write_bytes(bytes_written[ATTENTION]), .write_data(data_written[ATTENTION])
+  );
+
+  // --- of the one that runs --------------------------------------------------------------------------
+  assign unit_idle = matmul_idle && attention_idle;
+  assign row = attends ? attention_row : matmul_row;
+  assign row_selected = attends ? attention_selected : matmul_selected;
+  assign result_valid = attends ? attention_valid : matmul_valid;
+  assign {result_state, result_status, result_nonfinite_count, result_nonfinite_row} =
+      attends ? {attention_state, attention_status, attention_count, attention_first}
+              : {matmul_state, matmul_status, matmul_count, matmul_first};
+endmodule

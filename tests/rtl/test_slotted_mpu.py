@@ -1,0 +1,82 @@
+"""The MPU as one unit of the sequencer: both arrays, adapters and attention behind their slots, and
+an arbiter before memory. Each command's bytes, status and counts are the native kernels'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from tests.rtl.bench_rig import build, counted, run
+from tests.rtl.mpu_rig import Groups
+from tests.rtl_rig import first_then_long, mistaken
+
+pytestmark = pytest.mark.rtl
+
+# Least of a hundred groups: commands that are done by kind, how runs of them end, statuses.
+LEAST = {
+    **{f"weights_{kind}": 15 for kind in (
+        abi.WEIGHT_FP16, abi.WEIGHT_INT8, abi.WEIGHT_W4A8, abi.WEIGHT_W4A16)},
+    "adapted": 30, "down": 25, "attention": 25, "nonfinite": 20,
+    "told_early": 100, "fetched_early": 10000, "aborts": 20, "resets": 8, "ended_running": 20,
+    "ended_told": 20, "ended_under_way": 8, "failed_line": 8, "failed_early": 5,
+    f"status_{abi.ERR_UNIT}": 15, f"status_{abi.ERR_SIZE}": 3, f"status_{abi.ERR_ADDRESS}": 12,
+    f"status_{abi.ERR_OPCODE}": 1,
+}  # fmt: skip
+CAMPAIGN = {"failed_write": 5, f"status_{abi.ERR_ROW}": 5}  # of 1,000 groups
+
+
+@pytest.fixture(scope="module")
+def bench() -> Path:
+    return build("slotted", "bench_mpu")
+
+
+def check(bench: Path, path: Path, seed: int, count: int) -> dict[str, int]:
+    Groups(seed).write(path, count)
+    found = counted(run(bench, path, seed))
+    path.unlink()
+    assert found["groups"] == count
+    return found
+
+
+def few(found: dict[str, int], least: dict[str, int], times: int) -> dict[str, int]:
+    return {k: found.get(k, 0) for k, n in least.items() if found.get(k, 0) < n * times}
+
+
+def test_some_groups(bench: Path, tmp_path: Path) -> None:
+    found = check(bench, tmp_path / "groups", 1, 16)
+    assert found["told_early"] >= 10 and found["aborts"] + found["resets"] >= 3
+
+
+@pytest.mark.slow
+def test_groups_of_every_kind(bench: Path, tmp_path: Path) -> None:
+    assert not few(check(bench, tmp_path / "groups", 2, 100), LEAST, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3, 8))
+def test_many_groups(bench: Path, tmp_path: Path, seed: int) -> None:
+    found = check(bench, tmp_path / "groups", seed, 1000)
+    assert not few(found, LEAST, 10) and not few(found, CAMPAIGN, 1)
+
+
+SLOT, UNIT = "mpu/matmul_slot.sv", "mpu/mpu_unit.sv"
+MISTAKES = [
+    # the array that was told a command takes results of the other one's adapters
+    (UNIT, ".values_valid(values_valid && of_integers)", ".values_valid(values_valid)"),
+    (SLOT, "if ((line_refused & of_next) != '0) early_refused", "if (1'b0) early_refused"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", first_then_long(MISTAKES))
+def test_a_mistake_is_noticed(tmp_path: Path, mistake: tuple[str, str, str]) -> None:
+    sources = mistaken(tmp_path, *mistake)
+    bench = build("slotted", "bench_mpu", sources=sources, folder=tmp_path / "build")
+    for seed in range(1, 5):
+        Groups(seed).write(tmp_path / "groups", 150)
+        done = run(bench, tmp_path / "groups", seed)
+        if done.returncode == 1 and "group " in done.stderr:
+            return
+    pytest.fail(f"{mistake} is not noticed")
