@@ -27,7 +27,7 @@ LEAST = {
     "aborts": 30, "resets": 30, "poisons": 30, "poison_received": 30, "poison_sent": 40,
     "stale": 40, "flipped": 15, "flipped_header": 15, "dropped": 15, "duplicated": 5, "swapped": 5,
     "stale_besides": 3, "of_the_future": 15, "wrong_field": 15, "other_length": 15, "poison": 15,
-    "of_a_test": 5, "garbled": 15, "blocked": 5, "blocked_and_waits": 2,
+    "of_a_test": 5, "garbled": 15, "blocked": 5, "blocked_and_waits": 1,
     "tests_joined": 10, "test_bad": 30, f"tests_{abi.UNIT_BUSY}": 5, f"tests_{abi.UNIT_DONE}": 60,
     f"tests_{abi.UNIT_FAILED}": 8, "of_tests_flipped": 4, "of_tests_flipped_header": 4,
     "of_tests_garbled": 4, "of_tests_dropped": 4, "of_tests_duplicated": 4, "of_tests_swapped": 2,

@@ -120,9 +120,9 @@ class Single {
         else unit.result_ready = 1;
         // what has been made still leaves, and arrives
         for (auto &cable : card.out) cable->close(false);
-        for (int i = 0; i < 1000; i++) {
-            card.cycle(now + static_cast<uint64_t>(i));
-            drain(card);
+        for (uint64_t moved = now; now - moved < 1000; now++) {
+            card.cycle(now);
+            if (drain(card)) moved = now;
         }
         if (!unit.unit_idle || !card.buffer->idle())
             throw std::runtime_error("a unit is not idle at last");
