@@ -59,6 +59,15 @@ def test_the_control_crosses_clocks_in_cells_alone() -> None:
     assert all("control" in (one["source"], one["target"]) for one in found["crossings"])
 
 
+@pytest.mark.slow
+def test_streams_of_a_link_cross_clocks_in_cells_alone() -> None:
+    done = judged("link_streams")
+    assert done.returncode == 0, done.stderr
+    crossings = {(one["cell"], one["target"]) for one in json.loads(done.stdout)["crossings"]}
+    both = {(cell, side) for cell in ("async_fifo", "reset_pair") for side in ("control", "link")}
+    assert crossings == both | {("bit_sync", "control")}
+
+
 # (module that is judged, file, right, wrong, what the tool says)
 MISTAKES = {
     "a direct path": (
