@@ -19,6 +19,8 @@ COMMANDS = (
     "command", "matrix", "adapter", "vector", "attention", "kv_store", "gather", "move_rows",
     "checksum", "ballot",
 )  # fmt: skip
+RECORDS = ("list",)
+PLACED = ("step_state", "row")  # of these, where fields begin
 INTRODUCTION = """\
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.
 package abi_types;
@@ -59,6 +61,13 @@ def structure(name: str) -> str:
     return "\n".join(["  typedef struct packed {", *rows, f"  }} {name}_record_t;"])
 
 
+def offsets(name: str) -> Iterator[str]:
+    """Where fields begin, in bytes, and the size of all."""
+    places = [(field, first // 8) for field, first, _ in fields(name)]
+    for field, place in [*places, ("bytes", abi.dtype(name).itemsize)]:
+        yield f"  parameter int {name.upper()}_{field.upper()} = {place};"
+
+
 def package() -> str:
     """The whole file."""
     found = constants(HEADER.read_text(encoding="utf-8"))
@@ -69,7 +78,8 @@ def package() -> str:
     sizes = {name: abi.dtype(name).itemsize for name in COMMANDS}
     if set(sizes.values()) != {abi.dtype("command").itemsize}:
         raise ValueError(f"commands differ in size: {sizes}")
-    parts = [*lines, *(f"\n{structure(name)}" for name in COMMANDS)]
+    parts = [*lines, *(f"\n{structure(name)}" for name in (*COMMANDS, *RECORDS))]
+    parts += ["\n" + "\n".join(offsets(name)) for name in PLACED]
     return INTRODUCTION + "\n".join(parts) + "\nendpackage\n"
 
 

@@ -1,5 +1,6 @@
-"""Builds `lora_host._lora` once more, into a folder of its own: emulated boards whose control is
-simulated hardware (tests/rtl/core/board_control.cpp) in place of the firmware's host build."""
+"""Builds `lora_host._lora` once more, into a folder of its own: emulated boards whose control, or
+card, is simulated hardware (tests/rtl/core/board_control.cpp) in place of the firmware's host
+build."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.checkout_build import checkout_build
-from tests.rtl.core_rig import FOLDER, build
+from tests.rtl.bench_rig import build
 from tests.rtl_rig import ROOT
 
 LIMIT_SECONDS = 600  # a control that hangs lets nothing end
@@ -42,10 +43,11 @@ def compile_into(folder: Path, control: Path) -> Path:
     return target
 
 
-def simulated_boards() -> Path:
-    """The module, built where it is missing or older than its sources."""
-    archive = build("libboards.a")
-    folder = FOLDER / "boards"
+def simulated_boards(rig: str = "core", archive: Path | None = None) -> Path:
+    """The module with the control of tests/rtl/core or the card of tests/rtl/card, built where it
+    is missing or older than its sources. `archive`: another one than theirs."""
+    archive = archive or build(rig, "libboards.a")
+    folder = archive.parent / "boards"
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -57,11 +59,13 @@ def simulated_boards() -> Path:
         return compile_into(folder, archive)
 
 
-def in_process(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def in_process(
+    arguments: Sequence[str], rig: str = "core", archive: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """`python ARGUMENTS`, which finds the module by simulated_boards."""
     places = [str(ROOT / name) for name in ("sdk", "host", ".")]
     made = {
-        "LORA_TEST_MODULE": str(simulated_boards()),
+        "LORA_TEST_MODULE": str(simulated_boards(rig, archive)),
         "LORA_TEST_IMAGE": str(IMAGE),
         "GLIBC_TUNABLES": TUNABLES,
         "PYTHONPATH": os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")]),
@@ -72,9 +76,9 @@ def in_process(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def ask(request: dict[str, Any]) -> dict[str, Any]:
+def ask(request: dict[str, Any], rig: str = "core", archive: Path | None = None) -> dict[str, Any]:
     """What tests/rtl/boards_run.py answers."""
-    done = in_process(["-m", "tests.rtl.boards_run", json.dumps(request)])
+    done = in_process(["-m", "tests.rtl.boards_run", json.dumps(request)], rig, archive)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

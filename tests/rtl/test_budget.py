@@ -58,6 +58,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "vector_slot",
         "port_arbiter",
         "arena_port",
+        "card",
         "dma",
     ],
 )

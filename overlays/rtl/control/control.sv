@@ -83,6 +83,8 @@ module control
     output logic [6:0]             unit_rows,
     output logic [LOCAL_BITS-1:0]  unit_list,     // in local memory
     output logic [LOCAL_BITS-1:0]  unit_state,
+    output logic                   run_start,     // one cycle: a list begins, of these two
+    input  logic                   hold_units,    // until then none is started
     output logic [UNITS-1:0]       unit_start,
     output logic                   unit_abort,
     output logic [UNITS-1:0][13:0] run_index,     // of the command that a unit runs
@@ -185,6 +187,7 @@ module control
   logic [2:0][31:0] nonfinite, frames;
   logic [15:0] peek_value;
   localparam int ROUTER = LORA_UNIT_ROUTER;
+  assign run_start = start;
   assign gathered = result_valid[ROUTER] && result_ready[ROUTER] &&
                     result_state[ROUTER] == 2'(LORA_UNIT_DONE) &&
                     result_status[ROUTER] == 8'(LORA_OK);
@@ -249,6 +252,7 @@ module control
       .failed(failed),
       .ballot(ballot),
       .ballot_done(ballot_done),
+      .hold_units(hold_units),
       .poison(sequencer_poisons),
       .seal_write(seal_write),
       .seal_where(seal_where),

@@ -26,6 +26,7 @@ module sequencer
     output logic                    failed,         // from the failure on; blame_* are there
     output logic                    ballot,         // all before it is done: the core writes the vote
     input  logic                    ballot_done,    // held until `ballot` falls
+    input  logic                    hold_units,     // none is started yet
     output logic                    poison,         // one cycle
     // seals of registered lists: list, chunk
     input  logic                    seal_write,
@@ -258,7 +259,7 @@ module sequencer
     may_pass = '0;
     for (int u = 1; u < UNITS; u++)
       if (active && valid[u] && ready[u] && !running[u] && next_index[u] < bound) begin
-        may_go[u] = !next[u].empty;
+        may_go[u] = !next[u].empty && !hold_units;
         may_pass[u] = next[u].empty;
       end
     may_pass[LORA_UNIT_CONTROL] =

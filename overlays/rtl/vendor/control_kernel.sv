@@ -251,6 +251,8 @@ module control_kernel
       .unit_rows(),
       .unit_list(),
       .unit_state(),
+      .run_start(),
+      .hold_units(1'b0),
       .unit_start(unit_start),
       .unit_abort(unit_abort),
       .run_index(),

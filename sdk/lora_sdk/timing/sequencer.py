@@ -15,7 +15,7 @@ from lora_sdk.timing.facts import DATA
 
 @cache
 def sequencer_data() -> Mapping[str, Any]:
-    """`lists` by number of boards, ascending, and `parts` of a step."""
+    """`lists` by number of boards, ascending, `parts` of a step, `feed` of a row."""
     found: Mapping[str, Any] = read_yaml(DATA / "sequencer.yaml", RequestError)
     return found
 
@@ -40,5 +40,6 @@ def sequencer_dispatch(boards: int, clock_hz: float) -> Dispatch:
         with_votes("step"),
         with_votes("token"),
         of_list["command"],
-        *(cycles(parts[name]) for name in ("row", "commit", "tile")),
+        cycles(parts["row"]) + sequencer_data()["feed"],
+        *(cycles(parts[name]) for name in ("commit", "tile")),
     )

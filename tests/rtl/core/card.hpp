@@ -5,10 +5,9 @@
 #ifndef LORA_TEST_CARD_HPP
 #define LORA_TEST_CARD_HPP
 
-#include "mail_units.hpp"
-#include "run_units.hpp"
-
 #include <bus.hpp>
+#include <mail_units.hpp>
+#include <run_units.hpp>
 
 #include "VControl.h"
 #include "reference.h"
@@ -32,7 +31,7 @@ class Card {
         bus_ = std::make_unique<Bus>(*core_, memory, random_, varied_);
         core_->clk = 0;
         core_->rst = core_->restart = 1;
-        core_->load_valid = core_->unit_write = 0;
+        core_->load_valid = 0;
         for (uint32_t i = 0; i < IDENTITIES; i++)
             core_->identity[i] = (seed + 1) * 0x9e3779b1 + i * 0x85ebca6b;
         bus_->quiet();

@@ -24,6 +24,7 @@ class RunUnits {
     void quiet(VControl &c) {
         c.result_valid = 0;
         c.unit_idle = 0x1f;
+        c.hold_units = 0;
         c.segments = 0;
         c.result_sum = 0;
         for (uint32_t i = 0; i < 3; i++) c.result_frames[i] = 0;

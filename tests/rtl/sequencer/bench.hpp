@@ -38,6 +38,7 @@ class Bench {
         s.clk = s.start = s.give_up = s.seal_write = s.ballot_done = 0;
         s.ar_ready = s.r_valid = s.result_valid = 0;
         s.unit_idle = (1u << LORA_UNITS) - 1;
+        s.hold_units = 0;
         s.eval();
         reset(3);
     }

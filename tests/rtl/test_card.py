@@ -1,0 +1,110 @@
+"""Cards in the place of emulated boards: control, vector unit and DMA unit are simulated hardware
+behind one memory port (overlays/rtl/card), matmuls, attention, adapters and links are the emulated
+board's. What the host sees is what it sees of emulated boards."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from tests.rtl.bench_rig import build
+from tests.rtl.boards_build import ask, in_process
+from tests.rtl.generations import Fault, Request, Seen, as_text, by_host
+from tests.rtl_rig import mistaken
+from tests.variants import variant, write_checkpoint
+
+pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+LONG = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("cards") / "model")
+
+
+@cache
+def expected(folder: Path, boards: int, count: int) -> Seen:
+    return by_host(folder, boards, count)
+
+
+def generated(request: Request) -> Seen:
+    return Seen(**ask(as_text(request), "card")["seen"])
+
+
+@pytest.mark.parametrize(
+    ("boards", "count"), [(1, 4), pytest.param(2, 16, marks=LONG), pytest.param(4, 32, marks=LONG)]
+)
+def test_tokens_are_those_of_the_hosts_loop(folder: Path, boards: int, count: int) -> None:
+    """GENERATE, single steps behind it, and all of K and V."""
+    wanted, seen = expected(folder, boards, count), generated(Request(str(folder), boards, count))
+    assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
+    assert seen.steps == [count] * boards and not seen.error and seen.redone == 0
+
+
+FAILS = Fault(1, 6, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, 2))
+HANGS = Fault(1, 6, abi.FAULT_UNIT_STUCK, (abi.UNIT_MPU,))
+FLIPS = Fault(1, 6, abi.FAULT_LINK_FLIP, (0, 0, 20))
+
+
+@pytest.mark.parametrize(
+    ("fault", "codes"),
+    [
+        (FAILS, [abi.ERR_LINK_POISON, abi.ERR_UNIT]),
+        (HANGS, [abi.ERR_LINK_POISON, abi.ERR_WATCHDOG]),
+        (FLIPS, [abi.ERR_LINK_CRC, abi.ERR_LINK_POISON]),
+    ],
+)
+@pytest.mark.long
+def test_a_failure_ends_all_units(folder: Path, fault: Fault, codes: list[int]) -> None:
+    """One board fails, poison ends the other; both go on with the right token."""
+    seen, wanted = generated(Request(str(folder), 2, 12, fault=fault)), expected(folder, 2, 12)
+    assert seen.error and 6 <= len(seen.tokens) < 12 and seen.codes == codes
+    assert seen.tokens == wanted.tokens[: len(seen.tokens)]
+    assert max(seen.steps) - min(seen.steps) <= 1
+    assert seen.after == (wanted.tokens + wanted.after)[seen.rows :][:4]
+
+
+# What emulated boards do with lists of all kinds, weights that are damaged, values not finite.
+CASES = (
+    "test_identity.py::test_prefill_and_decode[emu-llama_narrow-2]",
+    "test_identity.py::test_siblings_and_commit_of_one_path[emu-2]",
+    "test_quantized_identity.py::test_siblings_and_commit_of_one_path[native-w8a8]",
+    "test_quantized_identity.py::test_siblings_and_commit_of_one_path[native-kv_heads]",
+    "test_quantized_identity.py::test_adapters_read_the_fp16_activation[w8a8-auto]",
+    "test_runner.py::test_a_vector_takes_the_place_of_its_embedding[llama_gqa_bias-1]",
+    "test_runner.py::test_damaged_weights_are_found_by_the_board",
+    "test_runner.py::test_values_that_overflow_name_layer_operation_and_row",
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_cases_of_emulated_boards_pass(case: str) -> None:
+    done = in_process(
+        [
+            *("-m", "pytest", "-q", "-n", "0", "-p", "tests.rtl.simulated_boards"),
+            *("-p", "no:cacheprovider", f"tests/emu/{case}"),
+        ],
+        "card",
+    )
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+MISTAKES = [
+    (".hold_units(feed_busy)", ".hold_units(1'b0)"),
+    (".write_open(open[OF_VFU])", ".write_open(1'b0)"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_noticed(folder: Path, tmp_path: Path, mistake: tuple[str, str]) -> None:
+    sources = mistaken(tmp_path, "card/card.sv", *mistake)
+    archive = build("card", "libboards.a", sources=sources, folder=tmp_path / "build")
+    wanted = expected(folder, 1, 4)
+    found = ask(as_text(Request(str(folder), 1, 4)), "card", archive)
+    seen = Seen(**found["seen"])
+    assert (seen.tokens, seen.after, seen.kv) != (wanted.tokens, wanted.after, wanted.kv)
