@@ -1,6 +1,8 @@
 // Simulated Routers beside the emulator's: the same frames, bytes, counts and errors.
 //   bench --cases N --seed S [--first I]      prints one JSON line
+//   bench measure BOARDS ROWS COLUMNS LATENCY prints the cycles of a gather in a ring
 #include "link_tests.hpp"
+#include "measure.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -198,6 +200,14 @@ void single_case(Random &random) {
 } // namespace
 
 int main(int argc, char **argv) {
+    if (argc == 6 && std::string(argv[1]) == "measure") {
+        uint32_t of[4];
+        for (int i = 0; i < 4; i++)
+            of[i] = static_cast<uint32_t>(std::strtoul(argv[2 + i], nullptr, 10));
+        uint64_t cycles = measure(of[0], of[1], of[2], of[3]);
+        std::printf("{\"cycles\": %llu}\n", static_cast<unsigned long long>(cycles));
+        return 0;
+    }
     uint64_t cases = 1, seed = 1, first = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (std::string(argv[i]) == "--cases") cases = std::strtoull(argv[i + 1], nullptr, 10);

@@ -135,8 +135,9 @@ class LinkTest {
             frame[random_.below(sizeof(lora_frame))] ^= static_cast<uint8_t>(1 << random_.below(8));
             what = "flipped_header";
             break;
-        case 2: // also of the far end's name
-            frame[random_.once_in(2) ? byte : sizeof(lora_frame) + random_.below(8)] ^= 0x5a;
+        case 2: // under a right CRC: the pattern, the far end's name, or the number
+            if (random_.once_in(3)) frame[offsetof(lora_frame, step)] ^= 1;
+            else frame[random_.once_in(2) ? byte : sizeof(lora_frame) + random_.below(8)] ^= 0x5a;
             reference_seal(frame.data());
             what = "garbled";
             break;

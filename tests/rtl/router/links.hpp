@@ -37,6 +37,11 @@ class Cable {
         : random_(random), seen_(seen), latency_(random.below(40)), room_(1 + random.below(80)),
           gaps_(random.below(3) ? random.below(200) : 0) {}
 
+    void plain(uint32_t latency) { // as fast as the Router
+        latency_ = latency;
+        room_ = latency + 8;
+        gaps_ = 0;
+    }
     void close(bool closed) { closed_ = closed; } // it takes nothing
     bool ready() { return !closed_ && beats_.size() < room_ && random_.below(256) >= gaps_; }
 
@@ -124,6 +129,10 @@ class Buffer {
         asked_.clear();
         read_left_ = write_left_ = false;
         unit_.line_valid = random_.once_in(2);
+    }
+    void plain() { // a line each way a cycle
+        latency_ = 1;
+        busy_ = 0;
     }
     void stop() { stopped_ = true; }
     void go() { stopped_ = false; }
