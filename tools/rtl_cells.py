@@ -1,25 +1,35 @@
-"""Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
+"""Cells that open synthesis makes of the modules and units in overlays/rtl/budget.yaml, for
+UltraScale+.
 
-`python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON
-object a line: module, lut, ff, dsp, ramb36, ramb18, uram, lutram (LUTs that are memory).
-`python tools/rtl_cells.py --check TOP` elaborates a unit and fails where it has a latch, a loop or
-a signal with no or two drivers. Needs the extra `rtl` (pyosys)."""
+`python tools/rtl_cells.py [NAME ...]` (without names: all that are not `long`) prints a
+JSON object a line: name, lut, ff, dsp, ramb36, ramb18, uram, lutram (LUTs that are memory).
+`--check TOP ...` elaborates units and fails where one has a latch, a loop or a signal with no or
+two drivers. `--changed [NAME ...]` prints the modules and units, in JSON, that have another source
+or budget than when they were counted, by overlays/rtl/counted.yaml. `--record [NAME ...]` counts
+those again, holds them to the budget and writes that file. Needs the extra `rtl` (pyosys).
+
+A module is counted flat, several in one synthesis. A unit is counted by parts: each different
+module in it is synthesized once and taken as often as it is there, a little more than flat."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 RTL = Path(__file__).resolve().parents[1] / "overlays" / "rtl"
 BUDGET = RTL / "budget.yaml"
+COUNTED = RTL / "counted.yaml"
+TOGETHER = 6  # modules a synthesis; with more, passes that repeat go over all of them
 KINDS = {
     "lut": r"LUT\d",
     "ff": r"FD[RSCP]E",
@@ -42,41 +52,158 @@ def sources(folder: Path = RTL) -> list[Path]:
     return sorted(files, key=lambda path: not path.stem.endswith("_types"))
 
 
+def run(design: Any, *commands: str) -> None:
+    """Runs the tool's commands; it ends the process where one fails."""
+    from pyosys import libyosys
+
+    for line in commands:
+        libyosys.run_pass(line, design)
+
+
+def read(tops: Sequence[str], options: str = "") -> str:
+    """The command that elaborates `tops`."""
+    named = " ".join(f"--top {top}" for top in tops)
+    return f"read_slang -j 1 {named} {options} {' '.join(map(str, sources()))}"
+
+
 def check(top: str) -> None:
     """Elaborates a unit; the tool ends the process where something is wrong."""
     from pyosys import libyosys
 
-    design = libyosys.Design()
-    for line in (
-        f"read_slang -j 1 --top {top} {' '.join(map(str, sources()))}",
-        "proc",
-        "check -assert",
+    run(
+        libyosys.Design(), read([top]), "proc", "check -assert",
         "select -assert-none t:$dlatch t:$_DLATCH_*",
-    ):
-        libyosys.run_pass(line, design)
+    )  # fmt: skip
 
 
-def cells(module: str, parameters: Mapping[str, int]) -> dict[str, int]:
-    """Cells of one module and all below it, by kind. Shift registers are counted as registers."""
+def kinds(found: Mapping[str, int]) -> dict[str, int]:
+    """Cells by kind. Shift registers are counted as registers."""
+    counts = {
+        kind: sum(count for name, count in found.items() if re.fullmatch(pattern, name))
+        for kind, pattern in KINDS.items()
+    }
+    memories = [name for name in found if re.match(r"RAM\d", name)]
+    return counts | {"lutram": sum(LUT_MEMORIES[name] * found[name] for name in memories)}
+
+
+def synthesized(design: Any, top: str) -> dict[str, Any]:
+    """The statistics of `design`, whose modules stay apart, after synthesis."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "cells.json"
+        run(
+            design, f"synth_xilinx -family xcup -top {top} -noiopad -nosrl",
+            f"tee -q -o {found} stat -json -top {top}",
+        )  # fmt: skip
+        statistics: dict[str, Any] = json.loads(found.read_text())
+    return statistics
+
+
+def modules(names: Sequence[str], parameters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Cells of modules that have these parameters, each with all below it, by name and kind."""
     from pyosys import libyosys
 
     design = libyosys.Design()
     values = " ".join(f"-G {name}={value}" for name, value in parameters.items())
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "cells.json"
-        for line in (
-            f"read_slang -j 1 --top {module} {values} {' '.join(map(str, sources()))}",
-            f"synth_xilinx -family xcup -top {module} -noiopad -flatten -nosrl",
-            f"tee -q -o {found} stat -json",
-        ):
-            libyosys.run_pass(line, design)
-        counts = json.loads(found.read_text())["design"]["num_cells_by_type"]
-    found = {
-        kind: sum(count for name, count in counts.items() if re.fullmatch(pattern, name))
-        for kind, pattern in KINDS.items()
-    }
-    memories = [name for name in counts if re.match(r"RAM\d", name)]
-    return found | {"lutram": sum(LUT_MEMORIES[name] * counts[name] for name in memories)}
+        # what holds them has no ports, so they must be kept
+        together = Path(folder) / "together.v"
+        cells = " ".join(f"(* keep *) {name} of_{name}();" for name in names)
+        together.write_text(f"module together; {cells} endmodule\n")
+        run(design, read(names, values), f"read_verilog {together}")
+        found = synthesized(design, "together")["modules"]
+    return {name: kinds(found[f"\\{name}"]["num_cells_by_type"]) for name in names}
+
+
+def unit(top: str, parameters: Mapping[str, int]) -> dict[str, int]:
+    """Cells of a unit and all below it, by kind."""
+    from pyosys import libyosys
+
+    elaborated, design = libyosys.Design(), libyosys.Design()
+    values = " ".join(f"-G {name}={value}" for name, value in parameters.items())
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "design.il"
+        run(elaborated, read([top], f"--keep-hierarchy {values}"), f"write_rtlil {text}")
+        text.write_text(without_copies(text.read_text()))
+        run(design, f"read_rtlil {text}")
+    found = synthesized(design, top)["modules"]
+    return kinds(whole({name[1:]: one["num_cells_by_type"] for name, one in found.items()}, top))
+
+
+def whole(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, int]:
+    """Cells by name of a module and all below it."""
+    total: dict[str, int] = {}
+    for name, count in modules[top].items():
+        below = whole(modules, name) if name in modules else {name: 1}
+        for cell, each in below.items():
+            total[cell] = total.get(cell, 0) + count * each
+    return total
+
+
+def sums(names: Sequence[str]) -> dict[str, str]:
+    """Names of what is counted for modules and units: the text of their own modules and of all
+    packages, and their budget."""
+    from pyosys import libyosys
+
+    rows = budget_rows()
+    tops = sorted({rows[name].get("top", name) for name in names})
+    design = libyosys.Design()
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "design.il"
+        run(design, read(tops, "--keep-hierarchy"), f"write_rtlil {text}")
+        found = re.findall(r"^module \\(\w+)(?:\$(\w+))?", text.read_text(), re.MULTILINE)
+    texts = {path.stem: path.read_bytes() for path in sources()}
+    packages = {name for name, text in texts.items() if b"\npackage " in b"\n" + text}
+    result = {}
+    for name in names:
+        top = rows[name].get("top", name)
+        parts = packages | {module for module, of in found if (of or module) == top}
+        digest = hashlib.sha256(json.dumps(rows[name], sort_keys=True).encode())
+        for part in sorted(parts & set(texts)):
+            digest.update(texts[part])
+        result[name] = digest.hexdigest()[:12]
+    return result
+
+
+def budget_rows() -> dict[str, Any]:
+    """Modules and units of the budget."""
+    budget = yaml.safe_load(BUDGET.read_text())
+    return {**budget["modules"], **budget["units"]}
+
+
+def changed(names: Sequence[str]) -> list[str]:
+    """Which of these are not what was counted last."""
+    known = yaml.safe_load(COUNTED.read_text()) if COUNTED.exists() else {}
+    with quiet_output():
+        now = sums(names)
+    return [name for name in names if known.get(name) != now[name]]
+
+
+def without_copies(text: str) -> str:
+    """A design in the tool's language in which modules that are equal but for names are one."""
+    bodies: dict[str, str] = {}
+    for part in re.split(r"(?<=\nend\n)", text):  # what is inside a module is indented
+        if name := re.search(r"^module (\S+)$", part, re.MULTILINE):
+            bodies[name[1]] = part
+    same: dict[str, str] = {}  # a module and the one that is kept for it
+    kept: dict[str, str] = {}  # what is written and its module
+    for name in sorted(bodies, key=lambda one: -one.count(".")):  # the deepest instances first
+        body = re.sub(
+            r"^(\s*cell )(\S+)( )", lambda m: m[1] + same.get(m[2], m[2]) + m[3], bodies[name],
+            flags=re.MULTILINE,
+        )  # fmt: skip
+        same[name] = kept.setdefault(anonymous(body), name)
+        bodies[name] = body
+    return "".join(bodies[name] for name in bodies if same[name] == name)
+
+
+def anonymous(body: str) -> str:
+    """A module without its name and attributes, numbers of the tool's own names in order."""
+    body = re.sub(r"^\s*attribute .*\n", "", body, flags=re.MULTILINE)
+    body = re.sub(r"^module \S+$", "module", body, flags=re.MULTILINE)
+    numbers: dict[str, int] = {}
+    return re.sub(
+        r"\$(?:\d+)", lambda match: f"${numbers.setdefault(match[0], len(numbers))}", body
+    )
 
 
 @contextlib.contextmanager
@@ -93,15 +220,73 @@ def quiet_output() -> Iterator[None]:
         os.close(kept)
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--check"]:
-        check(sys.argv[2])
-        return
-    modules = yaml.safe_load(BUDGET.read_text())["modules"]
-    for name in sys.argv[1:] or [name for name, one in modules.items() if "long" not in one]:
+def counted(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Name and cells of modules and units of the budget."""
+    rows = budget_rows()
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if "top" in rows[name]:
+            with quiet_output():
+                cells = unit(rows[name]["top"], rows[name].get("parameters", {}))
+            yield {"name": name, **cells}
+        else:
+            groups.setdefault(json.dumps(rows[name].get("parameters", {})), []).append(name)
+    for parameters, group in groups.items():
+        for begin in range(0, len(group), TOGETHER):
+            with quiet_output():
+                found = modules(group[begin : begin + TOGETHER], json.loads(parameters))
+            yield from ({"name": name, **cells} for name, cells in found.items())
+
+
+def over(name: str, found: Mapping[str, int], limits: Mapping[str, Any]) -> str | None:
+    """What is wrong with the counts of a module or unit."""
+    beyond = {kind: n for kind, n in found.items() if n > limits.get(kind, n)}
+    if beyond or found["lut"] == 0:
+        return f"{name}: {beyond} found, {limits} allowed"
+    if found["lut"] < 0.85 * limits["lut"]:  # a budget far above what is used holds nothing
+        return f"{name}: {found['lut']} LUTs found, {limits['lut']} allowed: lower the budget"
+    return None
+
+
+def record(names: Sequence[str]) -> None:
+    """Counts what has changed and writes down that it keeps its budget."""
+    rows = budget_rows()
+    for found in counted(changed(names)):
+        print(json.dumps(found), flush=True)
+        name = found.pop("name")
+        if wrong := over(name, found, rows[name]):
+            sys.exit(wrong)
+        known = yaml.safe_load(COUNTED.read_text()) if COUNTED.exists() else {}
         with quiet_output():
-            counted = cells(name, modules[name].get("parameters", {}))
-        print(json.dumps({"module": name, **counted}), flush=True)
+            known |= sums([name])
+        COUNTED.write_text(HEAD + yaml.safe_dump(known))
+
+
+HEAD = """# Sums of source and budget of modules and units that kept it when they were counted last,
+# by tools/rtl_cells.py --record. make rtl and make rtl-slow count again what is something else.
+"""
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    action = arguments.pop(0) if arguments[:1] and arguments[0].startswith("--") else ""
+    if action == "--check":
+        for top in arguments:
+            check(top)
+        return
+    rows = budget_rows()
+    if unknown := [name for name in arguments if name not in rows]:
+        sys.exit(f"{unknown[0]}: not in {BUDGET}")
+    names = arguments or [name for name, one in rows.items() if "long" not in one]
+    if action == "--changed":
+        print(json.dumps(changed(names)))
+    elif action == "--record":
+        record(names)
+    elif action:
+        sys.exit(f"{action}: not an option")
+    else:
+        for one in counted(names):
+            print(json.dumps(one), flush=True)
 
 
 if __name__ == "__main__":

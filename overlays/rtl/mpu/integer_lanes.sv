@@ -42,11 +42,6 @@ module integer_lanes
   end
   assign use_3 = use_late[LATER];
 
-  // One operand for two columns, or the two of 9 bits that DSP58s take.
-  function automatic int packed_pair(input int high, input int low);
-    return DSP58 != 0 ? {14'd0, high[8:0], low[8:0]} : (high << 18) + low;
-  endfunction
-
   // 1: operands, less their zero points
   logic [63:0] zeros;  // of these sixteen columns
   logic enable, enable_1, enable_2;
@@ -62,11 +57,20 @@ module integer_lanes
     assign low_zero = zeros[8*pair+:4];
     assign high_zero = zeros[8*pair+4+:4];
     for (genvar i = 0; i < DEPTH; i++) begin : tap
+      // one operand for two columns, or two of 9 bits for DSP58s
       int narrow, whole, w;
-      assign narrow = DEPTH == 4 ? 0
-          : packed_pair({28'd0, high[8*(i%4)+4*(i/4)+:4]} - {28'd0, high_zero},
-                        {28'd0, low[8*(i%4)+4*(i/4)+:4]} - {28'd0, low_zero});
-      assign whole = i >= 4 ? 0 : packed_pair(32'($signed(high[8*(i%4)+:8])), 32'($signed(low[8*(i%4)+:8])));
+      if (DSP58 != 0) begin : versal
+        assign narrow = DEPTH == 4 ? 0
+            : {14'd0, {5'd0, high[8*(i%4)+4*(i/4)+:4]} - {5'd0, high_zero},
+               {5'd0, low[8*(i%4)+4*(i/4)+:4]} - {5'd0, low_zero}};
+        assign whole = i >= 4 ? 0 : {14'd0, 9'($signed(high[8*(i%4)+:8])), 9'($signed(low[8*(i%4)+:8]))};
+      end else begin : ultrascale
+        assign narrow = DEPTH == 4 ? 0
+            : ({28'd0, high[8*(i%4)+4*(i/4)+:4]} - {28'd0, high_zero} << 18) +
+              ({28'd0, low[8*(i%4)+4*(i/4)+:4]} - {28'd0, low_zero});
+        assign whole = i >= 4 ? 0
+            : (32'($signed(high[8*(i%4)+:8])) << 18) + 32'($signed(low[8*(i%4)+:8]));
+      end
       always_ff @(posedge clk) if (enable && (i < 4 || four_bit)) w <= four_bit ? narrow : whole;
     end
   end

@@ -86,7 +86,8 @@ def dse(
 
 
 LEFT_OUT = (
-    "without dispatch by the firmware, host accesses and sums, which no variable here changes"
+    "without dispatch by the firmware, host accesses and sums, which no variable here changes; "
+    "resources as LORA's were, not counts of this project's units (lora model --resources)"
 )
 
 

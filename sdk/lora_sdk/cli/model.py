@@ -28,6 +28,7 @@ Examples:
   lora model --design own-u280 --model llama2-7b --boards 8 --hosts 4 --context 1024
   lora model --fleet examples/fleet.yaml
   lora model --validate
+  lora model --resources --design own-u280
 """
 
 
@@ -66,6 +67,8 @@ Examples:
 @click.option("--fleet", type=click.Path(path_type=Path), metavar="FILE",
               help="simulate GPUs that prefill and boards that decode")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
+@click.option("--resources", "cells", is_flag=True,
+              help="cells of designs by counts of the hardware source [--design: all]")  # fmt: skip
 @click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")
 @click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -91,6 +94,7 @@ def model(
     trace: Path | None,
     fleet: Path | None,
     validate: bool,
+    cells: bool,
     analyses: bool,
     listing: bool,
     as_json: bool,
@@ -107,6 +111,9 @@ def model(
         return
     if analyses:
         _analyses(as_json)
+        return
+    if cells:
+        _resources(design, as_json)
         return
     if fleet is not None:
         _fleet(fleet, as_json)
@@ -313,6 +320,16 @@ def _validate(as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2))
     else:
         click.echo(table(rows))
+
+
+def _resources(design: str | None, as_json: bool) -> None:
+    from lora_sdk.timing.fit import fit, fit_lines, fit_names
+
+    found = [fit(name) for name in ((design,) if design is not None else fit_names())]
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+    else:
+        click.echo("\n".join(line for one in found for line in fit_lines(one)))
 
 
 def _analyses(as_json: bool) -> None:

@@ -15,6 +15,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import counted
 from lora_sdk.plan.partition import BOARD_COUNTS
 from lora_sdk.timing import step as steps
+from lora_sdk.timing.fit import unbuilt_note
 from lora_sdk.timing.host_access import generate_accesses
 from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.model import check_positions
@@ -267,7 +268,7 @@ def _notes(target: ArrayTarget, hosts: Hosts, found: tuple[Split, ...]) -> list[
         "assumptions (--prices)",
     ]
     if target.design.origin == "own":
-        notes.append("this design is not built: its time and resources are modelled only")
+        notes.append(unbuilt_note(target.design))
     if any(split.hosts > 1 for split in found):
         network = hosts.network
         notes.append(

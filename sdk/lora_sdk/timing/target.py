@@ -13,6 +13,7 @@ from lora_sdk.timing import step as steps
 from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
 from lora_sdk.timing.facts import Draft, board_facts, drafts
+from lora_sdk.timing.fit import unbuilt_note
 from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.machine import machine_of
 from lora_sdk.timing.ops import ADAPTER, ATTENTION, WEIGHTS, Op
@@ -107,7 +108,7 @@ class ArrayTarget:
                 "every projection and row"
             )
         if design.origin == "own":
-            found.append("this design is not built: its time and resources are modelled only")
+            found.append(unbuilt_note(design))
         if self.layout.stages > 1:
             found.append(
                 f"{self.layout.stages} stages of {self.layout.stage_boards} boards run one after "
