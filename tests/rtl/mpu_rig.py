@@ -30,7 +30,7 @@ from tests.rtl_rig import FP16, FP32, padded
 from tests.unit.kernel_rig import CONTROL, NO_BANK, ONCHIP, SELECTED, TABLES, WEIGHT_BANKS
 
 BANKS = (0, 1, 2, 4, 5, 6, CONTROL, TABLES, ONCHIP)
-MAX_K, ROWS = 32767, 1  # of the arrays
+MAX_K = 32767  # of the arrays
 X, Y, H = 0, 0x8000, 0x10000 + 6
 BIAS_LINE, SCALE_LINE, SLOTS_LINE = 0x200, 0x300, 0x400
 COLUMNS = 40  # of h
@@ -47,8 +47,8 @@ class Groups:
     """`write` puts one group after the other into a file."""
 
     seed: int
+    rows: int = 1  # of the arrays
     statuses: dict[int, int] = field(default_factory=dict)
-    kinds: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cases = Cases(self.seed)
@@ -129,11 +129,12 @@ class Groups:
         if integers:
             flags |= one.choice((0, abi.FLAG_NO_BIAS)) | one.choice((0, abi.FLAG_ROW_SCALES))
         x_bytes = padded(k) + 64 if integers else 2 * k
+        banks = one.choice((1, WEIGHT_BANKS[1]))
         return {
             "opcode": abi.CMD_MATRIX, "unit": abi.UNIT_MPU, "flags": flags,
             "weight_type": WEIGHTS[name] | log << abi.WEIGHT_GROUP_SHIFT,
-            "bank_first": WEIGHT_BANKS[0], "bank_count": one.choice((1, WEIGHT_BANKS[1])),
-            "merge": one.randint(1, 3), "first": one.randrange(5),
+            "bank_first": WEIGHT_BANKS[0], "bank_count": banks, "merge": one.randint(1, 3),
+            "first": one.randrange(1 + banks),  # blocks do not leave their banks
             "weight_line": one.randrange(200),
             "k": k, "n": n, "x_bank": one.choice((ONCHIP, ONCHIP, CONTROL)),
             "x_offset": X + 64 * one.randrange(256),
@@ -261,7 +262,8 @@ class Groups:
         else:
             places += ["y_offset", "y_stride"]
             wrong = fields["bank_first"] + fields["bank_count"] > abi.MAX_BANKS
-            if self._rows(fields) > ROWS and fields["x_bank"] == fields["y_bank"]:
+            many = self._rows(fields) > self.rows or fields["flags"] & abi.FLAG_ROW_SCALES
+            if many and fields["x_bank"] == fields["y_bank"]:
                 wrong = wrong or self._meets(fields, "x", "y")
             if fields["adapter"] and fields["y_bank"] == ONCHIP:
                 wrong = wrong or self._meets(fields, "y", "h")

@@ -35,9 +35,11 @@ def test_bytes_of_the_model(bench: Path, tmp_path: Path, busy: int) -> None:
 
 
 MISTAKES = {
-    "an abort leaves what was told": ("{told_here, starts} <= 2'b00;", "starts <= 1'b0;"),
+    "an abort leaves what was told": (
+        "{told_here, starts} <= 2'b00;\n      state <= EMPTY;",
+        "{told_here, starts} <= 2'b00;\n      if (rst) state <= EMPTY;"),
     "a start is forgotten": (
-        "if (unit_start) starts <= 1'b1;", "if (unit_start) starts <= state == CHECKED;"),
+        "if (unit_start) starts <= 1'b1;", "if (unit_start) starts <= idle[FP16_ARRAY];"),
 }  # fmt: skip
 
 

@@ -199,7 +199,9 @@ module matmul_slot
       3'd1: outside = !fits;
       3'd2: outside = !fits && !down;
       3'd3: outside = !fits && has_h;
-      3'd5: outside = !fits && !fit_before && !down && command.x_bank == command.y_bank && rows > 7'(ROWS);
+      // rows that the array takes at once are read before y is written; kernels read a row's scale again
+      3'd5: outside = !fits && !fit_before && !down && command.x_bank == command.y_bank &&
+          (rows > 7'(ROWS) || row_scales);
       3'd7: outside = !fits && !fit_before && (down || (has_h && command.y_bank == 8'(LORA_BANK_ONCHIP)));
       default: outside = 1'b0;
     endcase

@@ -201,6 +201,7 @@ class Board {
         if (m.result_valid && running_ == NONE) fail("group %zu: a result of nothing", number_);
         if (taken) good = check(group.commands[static_cast<size_t>(running_)]);
         unit_.cycle();
+        if (m.offer_changed) fail("group %zu: an offer changes before it is taken", number_);
         if (unit_.read_taken && told_ != NONE) counts["fetched_early"]++;
         if (unit_.failed.any && blamed_ == NONE) blame(group);
         if (!taken) return true;

@@ -1,5 +1,8 @@
 // The MPU before an arbiter. A test plays sequencer, step and memory.
-module slotted_mpu (
+module slotted_mpu #(
+    parameter int LANES = 8,
+    parameter int ROWS  = 1
+) (
     input  logic          clk,
     input  logic          rst,
     // sequencer
@@ -69,7 +72,8 @@ module slotted_mpu (
     input  logic          written,
     input  logic [2:0]    written_id,
     input  logic          written_refused,
-    input  logic          written_error
+    input  logic          written_error,
+    output logic          offer_changed   // of the MPU, before it was taken
 );
   // the second of the arbiter's units; the other one asks for nothing
   logic asks, writes;
@@ -80,7 +84,7 @@ module slotted_mpu (
   logic [63:0] to_bytes;
   logic [511:0] to_data, got;
   mpu_unit #(
-      .LANES(8), .TILES(64)
+      .LANES(LANES), .ROWS(ROWS), .TILES(64)
   ) mpu (
       .*, .read_valid(asks), .read_ready(asked[1]), .read_bank(from_bank), .read_line(from_line),
       .read_tag(from_tag), .line_valid(lines[1]), .line_tag(got_tag), .line_data(got), .line_refused(refused[1]),
@@ -88,6 +92,21 @@ module slotted_mpu (
       .write_line(to_line), .write_bytes(to_bytes), .write_data(to_data), .write_refused(writes_refused[1]),
       .write_error(writes_failed[1]), .write_open(opens[1])
   );
+  logic read_waits, write_waits;
+  logic [55:0] read_offer, read_offered;
+  logic [613:0] write_offer, write_offered;
+  assign read_offer = {from_bank, from_line, from_tag};
+  assign write_offer = {to_bank, to_line, to_bytes, to_data};
+  always_ff @(posedge clk) begin
+    read_offered <= read_offer;
+    write_offered <= write_offer;
+    read_waits <= asks && !asked[1];
+    write_waits <= writes && !taken[1];
+    if ((read_waits && !(asks && read_offer == read_offered)) ||
+        (write_waits && !(writes && write_offer == write_offered)))
+      offer_changed <= 1'b1;
+    if (rst) {read_waits, write_waits, offer_changed} <= 3'b000;
+  end
   port_arbiter #(
       .UNITS(2), .TAG_BITS(18)
   ) arbiter (
