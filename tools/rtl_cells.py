@@ -243,7 +243,8 @@ def over(name: str, found: Mapping[str, int], limits: Mapping[str, Any]) -> str 
     beyond = {kind: n for kind, n in found.items() if n > limits.get(kind, n)}
     if beyond or found["lut"] == 0:
         return f"{name}: {beyond} found, {limits} allowed"
-    if found["lut"] < 0.85 * limits["lut"]:  # a budget far above what is used holds nothing
+    # A budget far above what is used holds nothing; counts differ by some with what is beside.
+    if found["lut"] < 0.85 * limits["lut"] - 5:
         return f"{name}: {found['lut']} LUTs found, {limits['lut']} allowed: lower the budget"
     return None
 
