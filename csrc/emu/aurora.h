@@ -117,6 +117,9 @@ void emu_frame_seal(struct lora_frame *frame, uint32_t crc);
 bool emu_wire_before(struct emu_port *port, struct lora_frame *frame);
 void emu_wire_after(struct emu_port *port, uint64_t now);
 
+/* hal_host.c: of the board that this thread's firmware runs on. */
+struct emu_port *emu_hal_port(uint32_t index);
+
 /* aurora_registers.c */
 uint32_t emu_link_read(struct emu_port *port, uint32_t offset);
 void emu_link_write(struct emu_port *port, uint32_t offset, uint32_t value);

@@ -15,6 +15,8 @@ void emu_hal_bind(struct emu_board *board) { current = board; }
 
 jmp_buf *emu_hal_stop(void) { return &stopped; }
 
+struct emu_port *emu_hal_port(uint32_t index) { return &current->ports[index]; }
+
 /* The emulated board has no sequencer: the firmware dispatches, by the same rules. */
 uint32_t hal_features(void) { return 0; }
 uint32_t hal_run_register(uint32_t offset) { return (void)offset, 0; }

@@ -54,7 +54,7 @@ def tool(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedProce
         "vector_slot",
         "port_arbiter",
         "arena_port",
-        "card",
+        pytest.param("card", marks=pytest.mark.long),
         "dma",
     ],
 )

@@ -1,6 +1,5 @@
-// A card: the control and its units behind one memory port. Vector unit and DMA unit are here; MPU and Router are told
-// of their commands by `unit_*`, as the sequencer does, for those that play them. The control's own way to memory, the
-// host's registers and the links are as `control` has them.
+// A card: the control and all units behind one memory port. The control's own way to memory and the host's registers are
+// as `control` has them.
 module card
   import abi_types::*;
   import card_types::*;
@@ -8,7 +7,11 @@ module card
   import rv32_types::*;
 #(
     parameter int ONCHIP_BYTES  = 16 << 20,
-    parameter int CYCLES_PER_MS = 200_000
+    parameter int CYCLES_PER_MS = 200_000,
+    parameter int LANES         = 32,      // as mpu_unit has them
+    parameter int MPU_ROWS      = 1,
+    parameter int DEPTH         = 8,
+    parameter int TILES         = 4096
 ) (
     input  logic                  clk,
     input  logic                  rst,
@@ -50,9 +53,9 @@ module card
     input  logic                  lines_read_ready,
     output logic                  lines_read_onchip,
     output logic [41:0]           lines_read_line,
-    output logic [16:0]           lines_read_tag,
+    output logic [19:0]           lines_read_tag,
     input  logic                  lines_line_valid,
-    input  logic [16:0]           lines_line_tag,
+    input  logic [19:0]           lines_line_tag,
     input  logic [511:0]          lines_line_data,
     input  logic                  lines_line_error,
     output logic                  lines_write_valid,
@@ -65,15 +68,18 @@ module card
     input  logic                  lines_written,
     input  logic [2:0]            lines_written_id,
     input  logic                  lines_written_error,
-    // links
-    output logic [31:0]           link_epoch,
-    output logic [LOCAL_BITS-1:0] link_list,
-    output logic [LOCAL_BITS-1:0] link_state,
-    output logic                  link_poison,
-    output logic [LOCAL_BITS-1:0] link_test,
-    output logic                  link_test_start,
-    input  logic                  link_test_done,
-    input  logic                  link_test_failed,
+    // links: frames as AXI streams
+    input  logic [1:0]            link_up,
+    input  logic [1:0]            rx_valid,
+    output logic [1:0]            rx_ready,
+    input  logic [1:0][511:0]     rx_data,
+    input  logic [1:0][63:0]      rx_keep,
+    input  logic [1:0]            rx_last,
+    output logic [1:0]            tx_valid,
+    input  logic [1:0]            tx_ready,
+    output logic [1:0][511:0]     tx_data,
+    output logic [1:0][63:0]      tx_keep,
+    output logic [1:0]            tx_last,
     // trace, and what is done, in order, for simulation
     output logic                  trace_valid,
     output logic [31:0]           trace_index,
@@ -87,42 +93,27 @@ module card
     output logic                  retired_writes,
     output logic [4:0]            retired_rd,
     output logic [31:0]           retired_value,
-    // units that are not here, bit by bit; their list and state in local memory
-    output logic [UNITS-1:0]       unit_announce,
-    output logic [511:0]           unit_line,
-    output logic [6:0]             unit_rows,
-    output logic [LOCAL_BITS-1:0]  unit_list,
-    output logic [LOCAL_BITS-1:0]  unit_state,
-    output logic [UNITS-1:0]       unit_start,
-    output logic [UNITS-1:0]       unit_abort,
-    output logic [UNITS-1:0][13:0] run_index,
-    output logic [UNITS-1:0][6:0]  run_rows,
-    input  logic [UNITS-1:0]       unit_idle,
-    input  logic [UNITS-1:0]       result_valid,
-    output logic [UNITS-1:0]       result_ready,
-    input  logic [UNITS-1:0][1:0]  result_state,
-    input  logic [UNITS-1:0][7:0]  result_status,
-    input  logic [UNITS-1:0][31:0] result_nonfinite_count,
-    input  logic [UNITS-1:0][31:0] result_nonfinite_row,
-    input  logic [UNITS-1:0][7:0]  result_port,
-    input  logic [31:0]            result_sum,
-    input  logic [2:0][31:0]       result_frames,
-    input  groups_t                segments,
-    input  logic [4:0][31:0]       progress        // the Router's words from WAITS on, hal_card.h
+    output logic                  router_wrote,   // a link test's record, in local memory
+    output logic [LOCAL_BITS-3:0] router_word,
+    output logic [31:0]           router_stored,
+    output logic [UNITS-1:0][13:0] run_index,      // of the command that a unit runs, of a list
+    output logic [UNITS-1:0][6:0]  run_rows
 );
-  localparam int VFU = LORA_UNIT_VFU, DMA = LORA_UNIT_DMA, ROUTER = LORA_UNIT_ROUTER;
-  localparam logic [UNITS-1:0] HERE = UNITS'((1 << LORA_UNIT_VFU) | (1 << LORA_UNIT_DMA));
+  localparam int MPU = LORA_UNIT_MPU, VFU = LORA_UNIT_VFU, DMA = LORA_UNIT_DMA, ROUTER = LORA_UNIT_ROUTER;
 
   // --- commands: of the sequencer and of the core's mailboxes ----------------------------------------
   logic [LORA_UNITS-1:0] mail_start, mail_abort;
+  logic [31:0] link_epoch;
+  logic [LOCAL_BITS-1:0] link_list, link_state, link_test;
+  logic link_poison, link_test_start, link_test_done, link_test_failed;
   logic mail_write, run_start, feed_busy, feed_start, sequencer_abort;
   logic [2:0] mail_which;
   logic [5:0] mail_word;
   logic [31:0] mail_stored, mail_data;
   logic [LOCAL_BITS-1:0] run_list, run_state, mail_list, mail_state;
   logic [UNITS-1:0] run_announces, mail_announces, announces, run_starts, mail_starts, starts, aborts, mail_runs;
-  logic [511:0] run_line, mail_line;
-  logic [6:0] run_line_rows, mail_line_rows;
+  logic [511:0] run_line, mail_line, unit_line;
+  logic [6:0] run_line_rows, mail_line_rows, unit_rows;
   logic [UNITS-1:0] idle, valid, ready, run_ready, mail_ready;
   logic [UNITS-1:0][1:0] states;
   logic [UNITS-1:0][7:0] statuses, ports;
@@ -135,19 +126,18 @@ module card
   assign unit_line = mail_announces != '0 ? mail_line : run_line;
   assign unit_rows = mail_announces != '0 ? mail_line_rows : run_line_rows;
   assign ready = (run_ready & ~mail_runs) | mail_ready;
-  assign unit_announce = announces & ~HERE;
-  assign unit_start = starts & ~HERE;
-  assign unit_abort = aborts & ~HERE;
-  assign result_ready = ready & ~HERE;
-  always_ff @(posedge clk) begin  // whose step is read
-    if (run_start) {unit_list, unit_state} <= {run_list, run_state};
-    if (feed_start) {unit_list, unit_state} <= {mail_list, mail_state};
+  // local memory: the loader first, then the feed, then the Router's link test
+  logic feed_load, router_load, core_load_ready;
+  logic [3:0] router_write, local_write;
+  logic [LOCAL_BITS-3:0] feed_word, local_word;
+  logic [31:0] local_stored;
+  always_comb begin
+    load_ready = core_load_ready;
+    {local_write, local_word, local_stored} = {load_write, load_word, load_stored};
+    if (!load_valid) {local_write, local_word, local_stored} = {router_write, router_word, router_stored};
+    if (!load_valid && feed_load) {local_write, local_word} = {4'd0, feed_word};
   end
-
-  logic feed_load, core_load_ready, core_load_valid;
-  logic [LOCAL_BITS-3:0] feed_word;
-  assign core_load_valid = load_valid || feed_load;
-  assign load_ready = core_load_ready;
+  assign router_wrote = router_load && router_write != 4'd0 && core_load_ready && !load_valid && !feed_load;
   control #(
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .CYCLES_PER_MS(CYCLES_PER_MS)
@@ -156,11 +146,11 @@ module card
       .rst(rst),
       .restart(restart),
       .identity(identity),
-      .load_valid(core_load_valid),
+      .load_valid(load_valid || feed_load || router_load),
       .load_ready(core_load_ready),
-      .load_write(load_valid ? load_write : 4'd0),
-      .load_word(load_valid ? load_word : feed_word),
-      .load_stored(load_stored),
+      .load_write(local_write),
+      .load_word(local_word),
+      .load_stored(local_stored),
       .load_data(load_data),
       .host_valid(host_valid),
       .host_write(host_write),
@@ -232,7 +222,7 @@ module card
       .result_nonfinite_row(first_rows),
       .result_port(ports),
       .result_sum(values[ROUTER]),
-      .result_frames(result_frames),
+      .result_frames(frames),
       .segments(segments)
   );
   mail_commands mail (
@@ -264,26 +254,35 @@ module card
       .result_nonfinite_row(first_rows),
       .result_value(values),
       .result_port(ports),
-      .result_frames(result_frames),
+      .result_frames(frames),
       .segments(segments),
       .progress(progress)
   );
 
   // --- list, step and rows ---------------------------------------------------------------------------
-  localparam int OF_VFU = 0, OF_DMA = 1, READERS = 2;
+  // Poison is of the step that the control names, which may be one that never began.
+  localparam int OF_VFU = 0, OF_DMA = 1, OF_MPU = 2, OF_ROUTER = 3, READERS = 3, PORTS = 4;
+  logic poison_waits, poisons;
+  assign poisons = poison_waits && !feed_busy;
+  always_ff @(posedge clk) begin
+    if (poisons) poison_waits <= 1'b0;
+    if (link_poison) poison_waits <= 1'b1;
+    if (rst || restart) poison_waits <= 1'b0;
+  end
   logic [READERS-1:0][5:0] row;
   logic [READERS-1:0] row_selected;
   step_row_t [READERS-1:0] found;
-  logic [15:0] slot_parent;  // attention's
+  logic [6:0] slot;
+  logic [15:0] slot_parent;
   assign row_selected[OF_DMA] = 1'b0;
   step_feed #(
       .READERS(READERS)
   ) feed (
       .clk(clk),
       .rst(rst || restart),
-      .start(run_start || feed_start),
-      .list_place(run_start ? run_list : mail_list),
-      .state_place(run_start ? run_state : mail_state),
+      .start(run_start || feed_start || link_poison),
+      .list_place(link_poison ? link_list : run_start ? run_list : mail_list),
+      .state_place(link_poison ? link_state : run_start ? run_state : mail_state),
       .busy(feed_busy),
       .load_valid(feed_load),
       .load_ready(core_load_ready && !load_valid),
@@ -294,43 +293,44 @@ module card
       .row(row),
       .row_selected(row_selected),
       .found(found),
-      .slot(7'd0),
+      .slot(slot),
       .slot_parent(slot_parent)
   );
 
   // --- what the units that are here tell -------------------------------------------------------------
-  logic vfu_idle, vfu_valid, dma_idle, dma_valid;
-  logic [1:0] vfu_state, dma_state;
-  logic [7:0] vfu_status, dma_status;
-  logic [31:0] vfu_count, vfu_first_row, dma_value;
+  logic mpu_idle, mpu_valid, vfu_idle, vfu_valid, dma_idle, dma_valid, router_idle, router_valid;
+  logic [1:0] mpu_state, vfu_state, dma_state, router_state;
+  logic [7:0] mpu_status, vfu_status, dma_status, router_status, router_port;
+  logic [31:0] mpu_count, mpu_first_row, vfu_count, vfu_first_row, dma_value, router_sum;
+  logic [2:0][31:0] frames;
+  logic [4:0][31:0] progress;
+  groups_t segments;
   always_comb begin
-    idle = unit_idle;
-    valid = result_valid & ~HERE;
-    states = result_state;
-    statuses = result_status;
-    ports = result_port;
-    counts = result_nonfinite_count;
-    first_rows = result_nonfinite_row;
-    values = '0;
-    values[ROUTER] = result_sum;
+    idle = '1;  // the control is no unit
+    {valid, states, statuses, ports, counts, first_rows, values} = '0;
+    {idle[MPU], valid[MPU], states[MPU], statuses[MPU]} = {mpu_idle, mpu_valid, mpu_state, mpu_status};
+    {counts[MPU], first_rows[MPU]} = {mpu_count, mpu_first_row};
     {idle[VFU], valid[VFU], states[VFU], statuses[VFU]} = {vfu_idle, vfu_valid, vfu_state, vfu_status};
-    {counts[VFU], first_rows[VFU], ports[VFU]} = {vfu_count, vfu_first_row, 8'd0};
+    {counts[VFU], first_rows[VFU]} = {vfu_count, vfu_first_row};
     {idle[DMA], valid[DMA], states[DMA], statuses[DMA]} = {dma_idle, dma_valid, dma_state, dma_status};
-    {counts[DMA], first_rows[DMA], ports[DMA], values[DMA]} = {32'd0, 32'hffff_ffff, 8'd0, dma_value};
+    {counts[DMA], first_rows[DMA], values[DMA]} = {32'd0, 32'hffff_ffff, dma_value};
+    {idle[ROUTER], valid[ROUTER], states[ROUTER]} = {router_idle, router_valid, router_state};
+    {statuses[ROUTER], ports[ROUTER], values[ROUTER]} = {router_status, router_port, router_sum};
+    {counts[ROUTER], first_rows[ROUTER]} = {32'd0, 32'hffff_ffff};
   end
 
   // --- memory ----------------------------------------------------------------------------------------
-  localparam int TAG_BITS = 16;
+  localparam int TAG_BITS = 18;
   logic arena_write;
   logic [10:0] arena_word;
   logic [31:0] arena_stored;
-  logic [READERS-1:0] reads, reads_taken, lines, refused, failed, writes, writes_taken, open, write_refused,
+  logic [PORTS-1:0] reads, reads_taken, lines, refused, failed, writes, writes_taken, open, write_refused,
       write_failed;
-  logic [READERS-1:0][5:0] read_bank, write_bank;
-  logic [READERS-1:0][31:0] read_line, write_line;
-  logic [READERS-1:0][TAG_BITS-1:0] read_tag;
-  logic [READERS-1:0][63:0] write_bytes;
-  logic [READERS-1:0][511:0] write_data;
+  logic [PORTS-1:0][5:0] read_bank, write_bank;
+  logic [PORTS-1:0][31:0] read_line, write_line;
+  logic [PORTS-1:0][TAG_BITS-1:0] read_tag;
+  logic [PORTS-1:0][63:0] write_bytes;
+  logic [PORTS-1:0][511:0] write_data;
   logic [TAG_BITS-1:0] line_tag;
   logic [511:0] line_data;
   // a control program that begins anew has no arenas
@@ -338,7 +338,7 @@ module card
   assign arena_word = restart ? 11'(LORA_REG_ARENA_COUNT / 4) : host_word;
   assign arena_stored = restart ? 32'd0 : host_stored;
   card_memory #(
-      .PORTS(READERS),
+      .PORTS(PORTS),
       .TAG_BITS(TAG_BITS)
   ) memory (
       .clk(clk),
@@ -388,6 +388,79 @@ module card
   );
 
   // --- units -----------------------------------------------------------------------------------------
+  mpu_unit #(
+      .LANES(LANES),
+      .ROWS(MPU_ROWS),
+      .DEPTH(DEPTH),
+      .TILES(TILES),
+      .TAG_BITS(TAG_BITS)
+  ) mpu_here (
+      .clk(clk),
+      .rst(rst),
+      .unit_announce(announces[MPU]),
+      .unit_line(unit_line),
+      .unit_rows(unit_rows),
+      .unit_start(starts[MPU]),
+      .unit_abort(aborts[MPU]),
+      .unit_idle(mpu_idle),
+      .result_valid(mpu_valid),
+      .result_ready(ready[MPU]),
+      .result_state(mpu_state),
+      .result_status(mpu_status),
+      .result_nonfinite_count(mpu_count),
+      .result_nonfinite_row(mpu_first_row),
+      .list_onchip_bytes(32'(ONCHIP_BYTES)),
+      .list_kv_type(list.kv_type),
+      .list_kv_layers(list.kv_layers),
+      .list_kv_heads(list.kv_heads),
+      .list_head_dim(list.head_dim),
+      .list_kv_bank_first(list.kv_bank_first[5:0]),
+      .list_kv_bank_count(list.kv_bank_count[5:0]),
+      .list_kv_line(list.kv_line),
+      .list_kv_spill_page(list.kv_spill_page[16:0]),
+      .list_kv_spill_bank_first(list.kv_spill_bank_first[5:0]),
+      .list_kv_spill_bank_count(list.kv_spill_bank_count[5:0]),
+      .list_kv_spill_line(list.kv_spill_line),
+      .list_table_bank(list.table_bank[5:0]),
+      .list_table_line(list.table_line),
+      .list_max_tiles(list.max_tiles),
+      .list_adapter_slots(list.adapter_slots[10:0]),
+      .list_adapter_chunks(list.adapter_chunks[20:0]),
+      .list_adapter_matrices(list.adapter_matrices[15:0]),
+      .list_adapter_columns(list.adapter_columns[24:0]),
+      .list_adapter_line(list.adapter_line),
+      .list_adapter_bank_first(list.adapter_bank_first[5:0]),
+      .list_adapter_bank_count(list.adapter_bank_count[5:0]),
+      .row(row[OF_MPU]),
+      .row_selected(row_selected[OF_MPU]),
+      .row_number(found[OF_MPU].number),
+      .row_sequence(found[OF_MPU].fields.sequence_number),
+      .row_slot(found[OF_MPU].fields.slot),
+      .row_committed(found[OF_MPU].fields.committed),
+      .row_adapter(found[OF_MPU].fields.adapter),
+      .slot(slot),
+      .slot_parent(slot_parent),
+      .read_valid(reads[OF_MPU]),
+      .read_ready(reads_taken[OF_MPU]),
+      .read_bank(read_bank[OF_MPU]),
+      .read_line(read_line[OF_MPU]),
+      .read_tag(read_tag[OF_MPU]),
+      .line_valid(lines[OF_MPU]),
+      .line_tag(line_tag),
+      .line_data(line_data),
+      .line_refused(refused[OF_MPU]),
+      .line_error(failed[OF_MPU]),
+      .write_valid(writes[OF_MPU]),
+      .write_ready(writes_taken[OF_MPU]),
+      .write_bank(write_bank[OF_MPU]),
+      .write_line(write_line[OF_MPU]),
+      .write_bytes(write_bytes[OF_MPU]),
+      .write_data(write_data[OF_MPU]),
+      .write_refused(write_refused[OF_MPU]),
+      .write_error(write_failed[OF_MPU]),
+      .write_open(open[OF_MPU])
+  );
+  assign read_tag[OF_VFU][TAG_BITS-1:16] = '0;
   vector_part vector_here (
       .clk(clk),
       .rst(rst),
@@ -417,9 +490,9 @@ module card
       .read_ready(reads_taken[OF_VFU]),
       .read_bank(read_bank[OF_VFU]),
       .read_line(read_line[OF_VFU]),
-      .read_tag(read_tag[OF_VFU]),
+      .read_tag(read_tag[OF_VFU][15:0]),
       .line_valid(lines[OF_VFU]),
-      .line_tag(line_tag),
+      .line_tag(line_tag[15:0]),
       .line_data(line_data),
       .line_refused(refused[OF_VFU]),
       .line_error(failed[OF_VFU]),
@@ -495,5 +568,77 @@ module card
       .write_data(write_data[OF_DMA]),
       .write_open(open[OF_DMA]),
       .write_error(write_failed[OF_DMA] || write_refused[OF_DMA])
+  );
+  logic [31:0] serial;
+  assign serial = identity[1];
+  assign read_tag[OF_ROUTER][TAG_BITS-1:4] = '0;
+  router router_here (
+      .clk(clk),
+      .rst(rst),
+      .unit_announce(announces[ROUTER]),
+      .unit_line(unit_line),
+      .unit_rows(unit_rows),
+      .unit_start(starts[ROUTER]),
+      .unit_abort(aborts[ROUTER]),
+      .unit_idle(router_idle),
+      .result_valid(router_valid),
+      .result_ready(ready[ROUTER]),
+      .result_state(router_state),
+      .result_status(router_status),
+      .result_port(router_port),
+      .result_sum(router_sum),
+      .result_frames(frames),
+      .segments(segments),
+      .progress(progress),
+      .list_rank(list.rank),
+      .list_boards(list.boards),
+      .list_ring(list.ring != 8'd0),
+      .port_next(list.port_next),
+      .port_previous(list.port_previous),
+      .stage_boards(list.stage_boards),
+      .onchip_bytes(32'(ONCHIP_BYTES)),
+      .epoch(link_epoch),
+      .step(step.step),
+      .poison_valid({2{poisons}} & {list.port_next == 8'd1 || list.port_previous == 8'd1,
+                                    list.port_next == 8'd0 || list.port_previous == 8'd0}),
+      .poison_epoch(step.epoch),
+      .poison_step(step.step),
+      .poison_source(list.rank),
+      .test_start(link_test_start),
+      .test_record(link_test),
+      .test_done(link_test_done),
+      .test_failed(link_test_failed),
+      .serial(serial),
+      .local_valid(router_load),
+      .local_ready(core_load_ready && !load_valid && !feed_load),
+      .local_write(router_write),
+      .local_word(router_word),
+      .local_stored(router_stored),
+      .local_data(load_data),
+      .link_up(link_up),
+      .rx_valid(rx_valid),
+      .rx_ready(rx_ready),
+      .rx_data(rx_data),
+      .rx_keep(rx_keep),
+      .rx_last(rx_last),
+      .tx_valid(tx_valid),
+      .tx_ready(tx_ready),
+      .tx_data(tx_data),
+      .tx_keep(tx_keep),
+      .tx_last(tx_last),
+      .read_valid(reads[OF_ROUTER]),
+      .read_ready(reads_taken[OF_ROUTER]),
+      .read_bank(read_bank[OF_ROUTER]),
+      .read_line(read_line[OF_ROUTER]),
+      .read_tag(read_tag[OF_ROUTER][3:0]),
+      .line_valid(lines[OF_ROUTER]),
+      .line_tag(line_tag[3:0]),
+      .line_data(line_data),
+      .write_valid(writes[OF_ROUTER]),
+      .write_ready(writes_taken[OF_ROUTER]),
+      .write_bank(write_bank[OF_ROUTER]),
+      .write_line(write_line[OF_ROUTER]),
+      .write_bytes(write_bytes[OF_ROUTER]),
+      .write_data(write_data[OF_ROUTER])
   );
 endmodule

@@ -84,7 +84,7 @@ module control
     output logic [LOCAL_BITS-1:0]  unit_list,     // in local memory
     output logic [LOCAL_BITS-1:0]  unit_state,
     output logic                   run_start,     // one cycle: a list begins, of these two
-    input  logic                   hold_units,    // until then none is started
+    input  logic                   hold_units,    // until then none is told a command
     output logic [UNITS-1:0]       unit_start,
     output logic                   unit_abort,
     output logic [UNITS-1:0][13:0] run_index,     // of the command that a unit runs

@@ -26,7 +26,7 @@ module sequencer
     output logic                    failed,         // from the failure on; blame_* are there
     output logic                    ballot,         // all before it is done: the core writes the vote
     input  logic                    ballot_done,    // held until `ballot` falls
-    input  logic                    hold_units,     // none is started yet
+    input  logic                    hold_units,     // none is told a command yet
     output logic                    poison,         // one cycle
     // seals of registered lists: list, chunk
     input  logic                    seal_write,
@@ -217,7 +217,7 @@ module sequencer
     claim = '0;
     reading[0] = '0;
     for (int u = UNITS - 1; u >= 0; u--)
-      if (active && found[u] && !held[u]) reading[0] = '{1'b1, 3'(u), scan_index[u]};
+      if (active && found[u] && !held[u] && !hold_units) reading[0] = '{1'b1, 3'(u), scan_index[u]};
     if (reading[0].valid) claim[reading[0].unit] = 1'b1;
     read_where = reading[0].index[8:0];
   end
@@ -259,7 +259,7 @@ module sequencer
     may_pass = '0;
     for (int u = 1; u < UNITS; u++)
       if (active && valid[u] && ready[u] && !running[u] && next_index[u] < bound) begin
-        may_go[u] = !next[u].empty && !hold_units;
+        may_go[u] = !next[u].empty;
         may_pass[u] = next[u].empty;
       end
     may_pass[LORA_UNIT_CONTROL] =

@@ -5,6 +5,7 @@
 #define LORA_TEST_HAL_CONTROL_HPP
 
 #include "card.hpp"
+#include <board_links.hpp>
 
 extern "C" {
 #include "hal.h"
@@ -130,7 +131,8 @@ class Control {
     // The control program begins, as after `restart`. What the host has written is written again.
     void begin() {
         static const std::vector<uint8_t> code = read_code();
-        runs_ = testing_ = false;
+        runs_ = false;
+        links_.begin();
         card_.begin(code.data(), uint32_t(code.size()));
         for (uint32_t address; card_.take_store(address);) continue;
         for (uint32_t i = 0; i < REGISTERS; i++) {
@@ -143,14 +145,9 @@ class Control {
     void cycle() {
         card_.clock();
         VControl &core = card_.core();
-        core.link_test_done = core.link_test_failed = 0;
         if (core.stopped) fail("the core has stopped", core.stopped_pc);
         if (*card_.difference()) fail(card_.difference(), core.retired_pc);
-        if (card_.take_poison())
-            hal_links_poison(
-                reinterpret_cast<const lora_list *>(card_.local(core.link_list)),
-                reinterpret_cast<const lora_step_state *>(card_.local(core.link_state)));
-        if (card_.take_link_test()) begin_link_test();
+        links_.see(card_);
         for (uint32_t address; card_.take_store(address);) see_store(address);
     }
 
@@ -170,24 +167,15 @@ class Control {
         runs_ = true;
     }
 
-    void test_links() {
-        uint32_t state = hal_link_test(&test_), words[sizeof test_ / 4];
-        if (state == LORA_UNIT_BUSY) return;
-        testing_ = false;
-        memcpy(words, &test_, sizeof words);
-        for (uint32_t i = 0; i < sizeof words / 4; i++)
-            card_.store_local(card_.core().link_test + 4 * i, words[i]);
-        card_.core().link_test_done = state == LORA_UNIT_DONE;
-        card_.core().link_test_failed = state != LORA_UNIT_DONE;
-    }
+    void test_links() { links_.test(card_); }
 
-    bool runs() const { return runs_; }       // an operation
-    bool testing() const { return testing_; } // links
+    bool runs() const { return runs_; }               // an operation
+    bool testing() const { return links_.testing(); } // links
     Card &card() { return card_; }
 
   private:
     void see_store(uint32_t address) {
-        if (address == CARD_LINKS + CARD_LINK_EPOCH) hal_links_epoch(card_.core().link_epoch);
+        links_.see_store(card_, address);
         uint32_t offset = address - CARD_REGISTERS;
         if (offset < REGISTERS * 4) give_register(offset);
     }
@@ -202,16 +190,10 @@ class Control {
         if (control && (value & LORA_AP_DONE)) runs_ = false;
     }
 
-    // The link kernels read the test's record in local memory, and write it at the end.
-    void begin_link_test() {
-        memcpy(&test_, card_.local(card_.core().link_test), sizeof test_);
-        testing_ = true;
-    }
-
     BoardUnits units_;
     Card card_;
-    bool runs_ = false, testing_ = false;
-    lora_link_test test_ = {};
+    BoardLinks links_;
+    bool runs_ = false;
     uint32_t known_[REGISTERS] = {};
 };
 

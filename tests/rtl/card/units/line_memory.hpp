@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "hal.h"
+int card_read_fails(void);
 }
 
 #include <cstdint>
@@ -40,6 +41,7 @@ class LineMemory {
             Request it = any(reads_);
             c.lines_line_tag = it.number;
             hal_read(it.bank, it.offset, &c.lines_line_data[0], LORA_LINE_BYTES);
+            c.lines_line_error = card_read_fails() != 0;
         }
         if (!c.lines_written) return;
         Request it = any(writes_);

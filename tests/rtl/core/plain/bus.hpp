@@ -5,6 +5,7 @@
 #define LORA_TEST_BUS_HPP
 
 #include "list_memory.hpp"
+#include <link_pins.hpp>
 #include "run_units.hpp"
 
 #include "VControl.h"
@@ -24,7 +25,7 @@ class Bus {
 
     void quiet() {
         core_.host_valid = core_.memory_error = 0;
-        core_.link_test_done = core_.link_test_failed = 0;
+        LinkPins::quiet(core_);
         list_.quiet(core_);
     }
     void release() {}
@@ -37,8 +38,8 @@ class Bus {
         list_.quiet(core_);
         answer_in_ = 0;
     }
-    bool poison() const { return core_.link_poison; }
-    bool link_test() const { return core_.link_test_start; }
+    bool poison() const { return LinkPins::poison(core_); }
+    bool link_test() const { return LinkPins::test(core_); }
 
     void drive() {
         drive_memory();
