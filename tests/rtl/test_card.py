@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build
 from tests.rtl.boards_build import ask, in_process
 from tests.rtl.generations import Fault, Request, Seen, as_text, by_host
-from tests.rtl_rig import mistaken
 from tests.variants import variant, write_checkpoint
 
 pytestmark = [pytest.mark.rtl, pytest.mark.long]
@@ -84,19 +82,3 @@ def test_cases_of_emulated_boards_pass(case: str) -> None:
         "card",
     )
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
-
-
-MISTAKES = [
-    (".hold_units(feed_busy)", ".hold_units(1'b0)"),
-    (".write_open(open[OF_VFU])", ".write_open(1'b0)"),
-]
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_noticed(folder: Path, tmp_path: Path, mistake: tuple[str, str]) -> None:
-    sources = mistaken(tmp_path, "card/card.sv", *mistake)
-    archive = build("card", "libboards.a", sources=sources, folder=tmp_path / "build")
-    wanted = expected(folder, 1, 4)
-    found = ask(as_text(Request(str(folder), 1, 4)), "card", archive)
-    seen = Seen(**found["seen"])
-    assert (seen.tokens, seen.after, seen.kv) != (wanted.tokens, wanted.after, wanted.kv)
