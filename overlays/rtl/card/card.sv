@@ -138,6 +138,10 @@ module card
     if (!load_valid && feed_load) {local_write, local_word} = {4'd0, feed_word};
   end
   assign router_wrote = router_load && router_write != 4'd0 && core_load_ready && !load_valid && !feed_load;
+  // of the Router
+  logic [2:0][31:0] frames;
+  logic [4:0][31:0] progress;
+  groups_t segments;
   control #(
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .CYCLES_PER_MS(CYCLES_PER_MS)
@@ -302,9 +306,6 @@ module card
   logic [1:0] mpu_state, vfu_state, dma_state, router_state;
   logic [7:0] mpu_status, vfu_status, dma_status, router_status, router_port;
   logic [31:0] mpu_count, mpu_first_row, vfu_count, vfu_first_row, dma_value, router_sum;
-  logic [2:0][31:0] frames;
-  logic [4:0][31:0] progress;
-  groups_t segments;
   always_comb begin
     idle = '1;  // the control is no unit
     {valid, states, statuses, ports, counts, first_rows, values} = '0;
