@@ -79,7 +79,6 @@ MISTAKES = [
     (SLOT, "rows > 7'(ROWS)", "1'b0"),
     (SLOT, "~(7'h7f << group)", "~(7'h7e << group)"),
     (SLOT, "verdict == adapter_types::BAD_SIZE", "1'b0"),
-    (SLOT, "& ~(run_units & {MATMUL{busy}})", ""),
     (PORT, "unit_line_error[line_unit] = line_error", "unit_line_error[0] = line_error"),
     ("mpu/unit_turns.sv", "if (waits) unit = last;", ""),
     ("adapter/adapter.sv", "verdict == GOOD ? LOOK :", "verdict == GOOD ? ROW :"),
