@@ -20,6 +20,7 @@ from lora_sdk.timing.host_access import generate_accesses
 from tests.drive import open_runner
 from tests.emu.test_generate import SLOTS, generate, pages
 from tests.emu.test_host_greedy import PROMPT, greedy, prefill
+from tests.quantized import SCHEMES, QuantizedModel
 
 AFTER = 4  # single steps behind it
 TIMEOUTS = {"watchdog_ms": 4, "step_us": 60_000}  # a control's watchdog counts simulated cycles
@@ -37,7 +38,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Request:
-    """`end_after`: the listener ends it with that token."""
+    """`end_after`: the listener ends it with that token. `scheme`: of tests/quantized.py."""
 
     folder: str
     boards: int
@@ -45,6 +46,7 @@ class Request:
     stop: tuple[int, ...] = ()
     end_after: int = 0
     fault: Fault | None = None
+    scheme: str = ""
 
 
 @dataclass
@@ -145,9 +147,16 @@ def received(runner: Runner, token: int, request: Request) -> Seen:
     return seen
 
 
+def model_of(folder: Path, scheme: str) -> QuantizedModel | None:
+    """None: the checkpoint as it is."""
+    return QuantizedModel(folder, SCHEMES[scheme]) if scheme else None
+
+
 def run(request: Request) -> Seen:
     """GENERATE of `count` tokens, and single steps behind it."""
-    with open_runner(Path(request.folder), request.boards, timeouts=TIMEOUTS) as runner:
+    folder = Path(request.folder)
+    model = model_of(folder, request.scheme)
+    with open_runner(folder, request.boards, timeouts=TIMEOUTS, model=model) as runner:
         token = prefill(runner, 0)
         before = runner.cluster.stats()
         seen = received(runner, token, request)
@@ -160,9 +169,9 @@ def run(request: Request) -> Seen:
         return seen
 
 
-def by_host(folder: Path, boards: int, count: int) -> Seen:
+def by_host(folder: Path, boards: int, count: int, scheme: str = "") -> Seen:
     """`count` tokens and those of the single steps after them, by the host's own loop."""
-    with open_runner(folder, boards) as runner:
+    with open_runner(folder, boards, model=model_of(folder, scheme)) as runner:
         token = prefill(runner, 0)
         runner.step([], [KvOp.table(0, tile, page) for tile, page in enumerate(pages()) if tile])
         tokens, _ = greedy(runner, token, count + AFTER)

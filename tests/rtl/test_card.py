@@ -23,8 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def expected(folder: Path, boards: int, count: int) -> Seen:
-    return by_host(folder, boards, count)
+def expected(folder: Path, boards: int, count: int, scheme: str = "") -> Seen:
+    return by_host(folder, boards, count, scheme)
 
 
 def generated(request: Request) -> Seen:
@@ -37,6 +37,15 @@ def test_tokens_are_those_of_the_hosts_loop(folder: Path, boards: int, count: in
     wanted, seen = expected(folder, boards, count), generated(Request(str(folder), boards, count))
     assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
     assert seen.steps == [count] * boards and not seen.error and seen.redone == 0
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])
+def test_tokens_of_quantized_models(folder: Path, scheme: str, boards: int) -> None:
+    wanted = expected(folder, boards, 4, scheme)
+    seen = generated(Request(str(folder), boards, 4, scheme=scheme))
+    assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
+    assert seen.steps == [4] * boards and not seen.error and len(set(wanted.tokens)) > 2
 
 
 FAILS = Fault(1, 6, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, 2))  # a read of memory, here
