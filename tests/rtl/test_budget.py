@@ -25,13 +25,18 @@ BUDGET: dict[str, Any] = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yam
 
 
 @pytest.fixture(scope="module")
-def tool(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs tools/rtl_cells.py."""
+def pyosys(pytestconfig: pytest.Config) -> None:
+    """A visible skip, or a failure with --require-rtl, where it is not installed."""
     if find_spec("pyosys") is None:
         missing = "pyosys is not installed (extra rtl)"
         if pytestconfig.getoption("--require-rtl"):
             pytest.fail(f"--require-rtl, but {missing}")
         pytest.skip(missing)
+
+
+@pytest.fixture(scope="module")
+def tool(pyosys: None) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs tools/rtl_cells.py."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -141,10 +146,9 @@ def test_everything_keeps_its_budget(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pyosys")
 def test_a_change_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the source of a module, of one below it, of a package, and of the budget."""
-    if find_spec("pyosys") is None:
-        pytest.skip("pyosys is not installed (extra rtl)")
     copy = Path(shutil.copytree(rtl_cells.RTL, tmp_path / "rtl"))
     monkeypatch.setattr(rtl_cells, "sources", partial(rtl_cells.sources, copy))
     monkeypatch.setattr(rtl_cells, "BUDGET", copy / "budget.yaml")

@@ -1,26 +1,27 @@
 /* Matmuls of many rows of INT8 activations with 4-bit weights: these are expanded once for all
- * rows. Sums of a part are exact, so the bytes are those of integer_matrix.h. After that one, and
- * after MANY_AT_ONCE                                 rows that share a weight in a register
- *   add_unit(bytes, x, stride, rows, sum)        sum[rows][VECTORS] goes on by a unit of K of
- *                                                `rows` rows, a constant */
+ * rows. Sums of a part are exact, so the bytes are those of integer_matrix.h. Included once by each
+ * implementation, after that one and after it has defined:
+ *   MANY_AT_ONCE                           rows that share a weight in a register
+ *   add_unit(bytes, x, stride, rows, sum)  sum[rows][VECTORS] += a unit of K; `rows` a constant */
 #ifndef LORA_KERNELS_INTEGER_MANY_H
 #define LORA_KERNELS_INTEGER_MANY_H
 
-/* CALL for runs of COUNT rows from `row` on: COUNT is a constant, at most MANY_AT_ONCE. Sixteen
- * rows go as eights: the four behind twelve would have too few sums to keep the multipliers busy.
- */
+/* CALL for runs of COUNT rows from `row` on, a constant of at most MANY_AT_ONCE. Sixteen rows go as
+ * eights: four, behind twelve, have too few sums to keep the multipliers busy. */
 #define RUNS_OF(most, rows, CALL)                                                                  \
-    {                                                                                              \
+    do {                                                                                           \
         enum { COUNT = MANY_AT_ONCE < (most) ? MANY_AT_ONCE : (most) };                            \
         for (; row + COUNT <= (rows) && !(COUNT == 12 && (rows) - row == 16); row += COUNT) CALL;  \
-    }
+    } while (0)
 #define EACH_RUN(rows, CALL)                                                                       \
-    uint32_t row = 0;                                                                              \
-    RUNS_OF(12, rows, CALL)                                                                        \
-    RUNS_OF(8, rows, CALL)                                                                         \
-    RUNS_OF(4, rows, CALL)                                                                         \
-    RUNS_OF(2, rows, CALL)                                                                         \
-    RUNS_OF(1, rows, CALL)
+    do {                                                                                           \
+        uint32_t row = 0;                                                                          \
+        RUNS_OF(12, rows, CALL);                                                                   \
+        RUNS_OF(8, rows, CALL);                                                                    \
+        RUNS_OF(4, rows, CALL);                                                                    \
+        RUNS_OF(2, rows, CALL);                                                                    \
+        RUNS_OF(1, rows, CALL);                                                                    \
+    } while (0)
 
 /* Columns first..end-1 of K, within one group, of all rows: what they share. */
 struct part {
@@ -78,8 +79,9 @@ LANES_INLINE void add_part(const struct integer_tile *t, const struct part *part
     }
 }
 
-LANES_INLINE void add_rows(const struct integer_tile *t, const struct part *part, float *totals){
-    EACH_RUN(t -> rows, add_part(t, part, row, COUNT, totals + row * LORA_BLOCK_N))}
+LANES_INLINE void add_rows(const struct integer_tile *t, const struct part *part, float *totals) {
+    EACH_RUN(t->rows, add_part(t, part, row, COUNT, totals + row * LORA_BLOCK_N));
+}
 
 LANES_TARGET static void int4_many(const struct integer_tile *t) {
     float parts[LORA_SEGMENTS][LORA_MAX_ROWS * LORA_BLOCK_N];

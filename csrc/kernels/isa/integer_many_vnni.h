@@ -47,7 +47,7 @@ LANES_INLINE void add_byte_rows(const struct integer_tile *t, const uint8_t *byt
                                 uint32_t units, int32_t *sums) {
     const int8_t *x = t->x + first;
     EACH_RUN(t->rows, add_bytes(bytes, x + row * t->stride, t->stride, units, COUNT,
-                                sums + row * LORA_BLOCK_N))
+                                sums + row * LORA_BLOCK_N));
 }
 
 LANES_TARGET static void int8_many(const struct integer_tile *t) {

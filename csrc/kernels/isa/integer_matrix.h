@@ -31,9 +31,6 @@ LANES_INLINE void fetch_quad(const uint8_t *prefetch) {
     _mm_prefetch((const char *)prefetch + 64, _MM_HINT_T1);
 }
 
-/* Twelve rows and four: four have too few sums to keep the units that multiply busy. */
-LANES_INLINE int better_as_eights(uint32_t rows) { return rows == 16; }
-
 /* One quad of each of `rows` rows, a constant. One loop over all sums, without a loop inside, is
  * unrolled early enough for them to become registers. */
 LANES_INLINE void add_quad(const uint8_t *weights, const int8_t *x, uint64_t stride, const int rows,
@@ -106,8 +103,7 @@ LANES_TARGET static void int8(const struct integer_tile *t) {
         int8_row(t);
         return;
     }
-    for (; row + INT8_ROWS <= t->rows && (INT8_ROWS <= 8 || !better_as_eights(t->rows - row));
-         row += INT8_ROWS)
+    for (; row + INT8_ROWS <= t->rows; row += INT8_ROWS)
         if (row == 0) int8_rows(t, row, INT8_ROWS, 1);
         else int8_rows(t, row, INT8_ROWS, 0);
     for (; INT8_ROWS > 8 && row + 8 <= t->rows; row += 8)

@@ -59,9 +59,9 @@ module step_feed
       HEADER: load_word = base_list + word_t'(index);
       STATE: load_word = base_state + word_t'(index);
       CHOSEN: load_word = base_state + word_t'(SELECTED) + word_t'(index);
-      ROW: load_word = base_state + word_t'(ROWS) + word_t'({row_now[5:0], 4'd0}) + word_t'(index);
+      ROW: load_word = base_state + word_t'(ROWS) + word_t'(row_now[5:0]) * word_t'(ROW_WORDS) + word_t'(index);
       LENGTH: load_word = base_state + word_t'(LENGTHS) + word_t'(now.sequence_number[5:0]);
-      default: load_word = base_state + word_t'(SLOTS) + word_t'(walk[6:0]) + word_t'({walk[6:0], 1'b0});
+      default: load_word = base_state + word_t'(SLOTS) + word_t'(walk[6:0]) + word_t'({walk[6:0], 1'b0});  // three words a slot
     endcase
   end
   function automatic logic [6:0] least(input logic [31:0] count);  // as the units take it
