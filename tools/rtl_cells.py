@@ -260,7 +260,12 @@ def record(names: Sequence[str]) -> None:
         known = yaml.safe_load(COUNTED.read_text()) if COUNTED.exists() else {}
         with quiet_output():
             known |= sums([name])
-        COUNTED.write_text(HEAD + yaml.safe_dump(known))
+        COUNTED.write_text(written(known))
+
+
+def written(known: Mapping[str, str]) -> str:
+    """The file's text. Sums are quoted: some look like numbers."""
+    return HEAD + "".join(f'{name}: "{known[name]}"\n' for name in sorted(known))
 
 
 HEAD = """# Sums of source and budget of modules and units that kept it when they were counted last,
