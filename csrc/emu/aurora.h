@@ -53,10 +53,11 @@ struct emu_port {
     struct emu_port *peer; /* NULL: no cable */
     struct emu_far *far;   /* of a cable out of this process, NULL: never had one */
     uint32_t index;
-    uint8_t *slots;      /* receive FIFO, EMU_FIFO_FRAMES slots */
-    uint32_t head, tail; /* free running */
-    uint32_t checked;    /* 1 + index of the head frame whose CRC held */
-    uint32_t poisons;    /* poison frames in the FIFO */
+    uint8_t *slots;                    /* receive FIFO, EMU_FIFO_FRAMES slots */
+    uint32_t head, tail;               /* free running */
+    uint32_t checked;                  /* 1 + index of the head frame whose CRC held */
+    uint32_t poisons;                  /* poison frames in the FIFO */
+    uint64_t sent_at[EMU_FIFO_FRAMES]; /* of frames of simulated cards */
     bool flow_stopped;
     bool held;                   /* what lies in the FIFO has not arrived yet */
     uint64_t held_until;         /* cycles */

@@ -114,7 +114,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     uint32_t token_seen;                     /* LORA_REG_TOKEN as the host knows it */
     bool followed;                           /* the host looks at it while this run goes on */
-    struct fw *firmware;
+    void *core;                              /* of the cluster's control */
     struct emu_unit units[LORA_UNITS];
     uint32_t queued; /* units that wait for a batch, in the order of their starts */
     struct emu_unit *queue[LORA_UNITS];
@@ -141,6 +141,7 @@ struct emu_cluster {
     uint32_t id, boards;
     uint32_t clock_hz, link_configuration;
     const struct lora_kernels *kernels;
+    const struct lora_control *control;
     struct lora_pool *pool; /* NULL where kernels cannot share work */
     pthread_mutex_t lock;
     uint64_t now;   /* board clock, cycles; one for all boards, as real time is */
@@ -237,6 +238,12 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
 int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
                   const struct lora_step_state *state);
 
+/* firmware_control.c: the firmware's host build as a control. */
+extern const struct lora_control emu_firmware_control;
+
+/* card_calls.c */
+extern const struct lora_board_calls emu_card_calls;
+
 /* link_test.c */
 uint32_t emu_link_test_slice(struct emu_board *board, struct lora_link_test *test);
 
@@ -246,6 +253,10 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
 
 /* hal_host.c: the board that this thread's firmware runs on. */
 void emu_hal_bind(struct emu_board *board);
+struct emu_board *emu_hal_board(void);
+/* As hal_read and hal_write; false: an error is the answer. */
+bool emu_hal_reads(uint32_t bank, uint64_t offset, void *data, uint32_t bytes);
+bool emu_hal_writes(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes);
 /* Where its core is left at a read of memory that ECC cannot correct. */
 jmp_buf *emu_hal_stop(void);
 

@@ -19,7 +19,7 @@ static void board_free(struct emu_board *board) {
         emu_far_free(board->ports[p].far);
         emu_port_free(&board->ports[p]);
     }
-    free(board->firmware);
+    if (board->core) board->cluster->control->close(board->core);
     free(board->trace.records);
 }
 
@@ -117,6 +117,12 @@ static int check_cable(const struct lora_emu_config *config, uint32_t index, boo
     return LORA_OK;
 }
 
+static bool control_complete(const struct lora_control *control) {
+    return !control ||
+           (control->size == sizeof *control && control->open && control->begin && control->poll &&
+            control->close && control->most_slices && !control->send == !control->take);
+}
+
 static int check_config(const struct lora_emu_config *config, struct lora_failure *failure) {
     if (!config || config->size != sizeof *config)
         return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
@@ -125,6 +131,9 @@ static int check_config(const struct lora_emu_config *config, struct lora_failur
     if (!kernels_complete(config->kernels))
         return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
                         "emulated cluster: the kernel table is incomplete");
+    if (!control_complete(config->control))
+        return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
+                        "emulated cluster: the control's table is incomplete");
     if (config->clock_hz < LOWEST_CLOCK_HZ || (config->cable_count && !config->cables))
         return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
                         "emulated cluster: clock of %u Hz (at least %d), %u cables",
@@ -174,6 +183,7 @@ static struct emu_cluster *make(const struct lora_emu_config *config) {
     cluster->clock_hz = config->clock_hz;
     cluster->link_configuration = config->link_configuration;
     cluster->kernels = config->kernels;
+    cluster->control = config->control ? config->control : &emu_firmware_control;
     cluster->users = 1;
     for (uint32_t i = 0; i < config->boards; i++)
         if (board_init(cluster, i, config)) {

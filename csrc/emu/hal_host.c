@@ -13,6 +13,8 @@ static _Thread_local jmp_buf stopped;
 
 void emu_hal_bind(struct emu_board *board) { current = board; }
 
+struct emu_board *emu_hal_board(void) { return current; }
+
 jmp_buf *emu_hal_stop(void) { return &stopped; }
 
 struct emu_port *emu_hal_port(uint32_t index) { return &current->ports[index]; }
@@ -52,15 +54,27 @@ void hal_fence(uint32_t bank, uint64_t offset) {
 }
 
 /* A range outside the arenas reads as zeros and takes no writes, as an AXI decode error would. */
-void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
+static bool read_range(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
     const uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
     arrive();
     if (at) memcpy(data, at, bytes);
     else memset(data, 0, bytes);
-    if (emu_ecc_any(&current->ecc) && emu_ecc_read(current, bank, offset, bytes)) {
-        current->core_stopped = true;
-        longjmp(stopped, 1);
-    }
+    return at;
+}
+
+static bool damaged(uint32_t bank, uint64_t offset, uint32_t bytes) {
+    return emu_ecc_any(&current->ecc) && emu_ecc_read(current, bank, offset, bytes);
+}
+
+void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
+    read_range(bank, offset, data, bytes);
+    if (!damaged(bank, offset, bytes)) return;
+    current->core_stopped = true;
+    longjmp(stopped, 1);
+}
+
+bool emu_hal_reads(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
+    return read_range(bank, offset, data, bytes) && !damaged(bank, offset, bytes);
 }
 
 static bool completion_is_lost(uint32_t bank, uint64_t offset) {
@@ -78,6 +92,12 @@ static void age_record(uint32_t bank, uint32_t bytes) {
     record.step -= faults->record_steps;
     record.epoch -= faults->record_epochs;
     memcpy(current->posted.data, &record, sizeof record);
+}
+
+bool emu_hal_writes(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
+    if (!emu_memory_at(&current->memory, bank, offset, bytes)) return false;
+    hal_write(bank, offset, data, bytes);
+    return true;
 }
 
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {

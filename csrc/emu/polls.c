@@ -18,7 +18,7 @@ struct polls {
 /* A read that ECC cannot correct gets no answer: the core stops in it. */
 static uint32_t poll_firmware(struct emu_board *board) {
     if (emu_ecc_any(&board->ecc) && setjmp(*emu_hal_stop()) != 0) return LORA_FW_WAITING;
-    return fw_poll(board->firmware);
+    return board->cluster->control->poll(board->core);
 }
 
 static void poll(struct emu_board *board) {
@@ -29,7 +29,7 @@ static void poll(struct emu_board *board) {
     emu_hal_bind(board);
     if (faults->firmware_resets && faults->polls_to_reset-- == 0) {
         faults->firmware_resets = false;
-        fw_reset(board->firmware);
+        board->cluster->control->begin(board->core);
     }
     if (faults->clock_jumps && faults->polls_to_jump-- == 0) {
         faults->clock_jumps = false;
@@ -84,6 +84,16 @@ static void settle(struct emu_cluster *cluster, struct emu_board *board) {
     emu_link_requests_run(board);
 }
 
+/* Frames of simulated cards. Each sees what was sent before this, whatever its place. */
+static void exchange(const struct polls *polls, void (*move)(void *core)) {
+    for (uint32_t i = 0; move && i < polls->count; i++) {
+        if (!polls->boards[i]->programmed) continue;
+        emu_hal_bind(polls->boards[i]);
+        move(polls->boards[i]->core);
+    }
+    if (move) emu_hal_bind(NULL);
+}
+
 /* A link test sends and receives frames while it is polled. */
 static bool reaches_others(const struct emu_board *board) {
     return board->link_test.active || board->link_requests.link_test;
@@ -120,5 +130,7 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
     lora_pool_run(cluster->pool, polls.threads, poll_item, &polls);
     if (cluster->profiler.on) count_busiest(&polls);
     for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i]);
+    exchange(&polls, cluster->control->send);
+    exchange(&polls, cluster->control->take);
     return true;
 }

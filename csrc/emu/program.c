@@ -1,7 +1,6 @@
 /* Loading a program (overlay) into an emulated board, and the reset that loses it. */
 #include "board.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lora/host.h"
@@ -75,8 +74,22 @@ static void power_off(struct emu_board *board) {
     for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_power_off(&board->ports[p]);
 }
 
-static size_t whole_lines(uint32_t bytes) {
-    return ((size_t)bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
+/* The control, with this code; it has not begun. */
+static int load_control(struct emu_board *board, const struct lora_program *program,
+                        const struct lora_image_header *header, struct lora_failure *failure) {
+    const struct lora_control *control = board->cluster->control;
+    if (!board->core) board->core = control->open(control->context, board->index, &emu_card_calls);
+    if (!board->core)
+        return emu_fail(failure, LORA_ERR_MEMORY, board, "board %u: no memory for its control",
+                        board->index);
+    if (!control->load) return LORA_OK;
+    if (header->entry != 0)
+        return refuse(failure, board, LORA_ERR_OVERLAY, "entry", header->entry, 0);
+    if (control->load(board->core, program->image + sizeof *header, header->code_bytes) == 0)
+        return LORA_OK;
+    return emu_fail(failure, LORA_ERR_OVERLAY, board,
+                    "board %u: %u bytes of firmware are more than its local memory has",
+                    board->index, header->code_bytes);
 }
 
 int emu_program(struct emu_board *board, const struct lora_program *program,
@@ -88,13 +101,11 @@ int emu_program(struct emu_board *board, const struct lora_program *program,
     power_off(board);
     status = emu_memory_onchip(board, program->onchip_bytes, failure);
     if (status) return status;
-    if (!board->firmware) board->firmware = aligned_alloc(LORA_LINE_BYTES, whole_lines(fw_bytes()));
-    if (!board->firmware)
-        return emu_fail(failure, LORA_ERR_MEMORY, board, "board %u: no memory for its firmware",
-                        board->index);
+    status = load_control(board, program, &header, failure);
+    if (status) return status;
     emu_control_program(board, header.code_crc);
     emu_hal_bind(board);
-    fw_reset(board->firmware);
+    board->cluster->control->begin(board->core);
     emu_hal_bind(NULL);
     board->programmed = true;
     return LORA_OK;

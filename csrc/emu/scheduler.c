@@ -5,9 +5,6 @@
 #include "board.h"
 #include "far.h"
 
-#define SLICE_CYCLES 16
-#define MAX_SLICES 20000 /* then the host gets a look, even if firmware never stops */
-
 uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds) {
     return microseconds * cluster->clock_hz / 1000000;
 }
@@ -36,7 +33,7 @@ static bool run_slice(struct emu_cluster *cluster) {
     if (emu_boards_poll(cluster)) moved = true;
     if (cluster->has_far) emu_far_notify(cluster);
     if (!moved && !emu_units_run(cluster)) return false;
-    cluster->now += SLICE_CYCLES;
+    cluster->now += cluster->control->slice_cycles;
     return true;
 }
 
@@ -45,7 +42,7 @@ static bool is_done(const struct emu_board *board) {
 }
 
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done) {
-    for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
+    for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
         if (is_done(until_done)) return;
         if (!run_slice(cluster)) return;
     }
@@ -56,7 +53,7 @@ static bool has_news(const struct emu_board *board) {
 }
 
 void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board) {
-    for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
+    for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
         if (has_news(board) || is_done(board)) return;
         if (!run_slice(cluster)) return;
     }
@@ -64,11 +61,16 @@ void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board
 
 /* As long as nothing is there that the host, which follows the run, has not seen. */
 static void run_unseen(struct emu_cluster *cluster) {
-    for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
+    for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
         for (uint32_t i = 0; i < cluster->boards; i++)
             if (cluster->board[i].followed && has_news(&cluster->board[i])) return;
         if (!run_slice(cluster)) return;
     }
+}
+
+/* Boards that tell how time passes work meanwhile. */
+static void run_until(struct emu_cluster *cluster, uint64_t until) {
+    while (cluster->now < until && run_slice(cluster)) continue;
 }
 
 /* Time has passed: channels come up, watchdogs end. */
@@ -82,7 +84,9 @@ static void wake_all(struct emu_cluster *cluster) {
 /* What can happen at once happens before time passes, and what time brings about, after. */
 void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds) {
     run_unseen(cluster);
-    cluster->now += emu_cycles(cluster, microseconds);
+    uint64_t until = cluster->now + emu_cycles(cluster, microseconds);
+    if (!cluster->control->slice_cycles) run_until(cluster, until);
+    if (cluster->now < until) cluster->now = until;
     wake_all(cluster);
     run_unseen(cluster);
 }

@@ -20,12 +20,13 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
                     uint32_t rows, uint32_t end) {
     struct emu_trace *trace = &board->trace;
     if (command->unit >= LORA_UNITS) return;
+    const struct fw *firmware = board->core; /* it alone marks commands */
     uint64_t now = ++board->clock; /* begin < end even where the unit took no board time */
     if (!end) {
         trace->begin[command->unit] = now;
         return;
     }
-    *next_record(trace) = (struct lora_trace_record){.step = board->firmware->state.step,
+    *next_record(trace) = (struct lora_trace_record){.step = firmware->state.step,
                                                      .index = index,
                                                      .opcode = command->opcode,
                                                      .unit = command->unit,

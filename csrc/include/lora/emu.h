@@ -9,6 +9,48 @@ struct lora_emu_cable {
     uint32_t board_a, port_a, board_b, port_b;
 };
 
+/* The emulated board around its control, for a control that is no part of this library; of the
+ * board that the calling thread works on. Times are board cycles. */
+struct lora_board_calls {
+    uint32_t size;
+    uint32_t reserved;
+    uint32_t (*get_register)(uint32_t offset); /* of lora_ctrl */
+    void (*set_register)(uint32_t offset, uint32_t value);
+    /* Bytes of a bank, also of LORA_BANK_ONCHIP. Not 0: an error is the answer, and bytes that are
+     * read are 0. */
+    int (*read)(uint32_t bank, uint64_t offset, void *data, uint32_t bytes);
+    int (*write)(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes);
+    int (*unit_fails)(void); /* fault: this read of a unit does */
+    uint64_t (*time)(void);
+    void (*pass)(uint64_t cycles); /* time passes on this board */
+    /* Links; only from `send` and `take`. Whether the channel is up, and frames that the far end
+     * has room for: the last room is poison's. */
+    int (*port_up)(uint32_t port, uint32_t *room);
+    void (*port_send)(uint32_t port, const uint8_t *frame, uint32_t bytes, uint64_t sent_at);
+    /* The next frame, of at most LORA_EMU_FRAME_ROOM bytes; 0: there is none. */
+    uint32_t (*port_take)(uint32_t port, uint8_t *frame, uint64_t *sent_at);
+};
+#define LORA_EMU_FRAME_ROOM 4160
+
+/* What controls the boards of a cluster. A board's functions are called by one thread at a time. */
+struct lora_control {
+    uint32_t size;
+    uint32_t slice_cycles; /* of a poll; 0: `pass` tells them */
+    uint32_t most_slices;  /* of polls, then the host gets a look */
+    uint32_t reserved;
+    void *context;
+    /* A board's control, NULL without memory. */
+    void *(*open)(void *context, uint32_t board, const struct lora_board_calls *calls);
+    /* Optional: the firmware's code, which begins at 0. Not 0: it is too long. */
+    int (*load)(void *core, const uint8_t *code, uint64_t bytes);
+    void (*begin)(void *core);    /* from the start; calls nothing of the board */
+    uint32_t (*poll)(void *core); /* as firmware.h's fw_poll */
+    /* Optional, after polls, while no board is polled: all boards' frames are sent, then taken. */
+    void (*send)(void *core);
+    void (*take)(void *core);
+    void (*close)(void *core);
+};
+
 struct lora_emu_config {
     uint32_t size;
     uint32_t boards;
@@ -21,6 +63,7 @@ struct lora_emu_config {
     uint32_t trace_capacity;            /* records kept a board, 0 for no trace */
     uint32_t threads;                   /* for kernels that can share work; 0: one a CPU */
     uint32_t reserved;
+    const struct lora_control *control; /* must outlive the cluster; NULL: the firmware */
 };
 
 enum lora_emu_fault_kind {
