@@ -8,7 +8,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
 .PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow \
-  rtl-build clean wheel requirements sbom
+  rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -29,7 +29,7 @@ slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
 
 # Campaigns that CI has no time for: large counts, every case on simulated hardware. Hours.
-long: $(VENV)/.installed-rtl rtl-build
+long: $(VENV)/.installed-rtl rtl-build sim-build
 	$(BIN)/python -m pytest -q -n 2 -m long --require-rtl tests
 
 # Every parser and socket under a fuzzer: FUZZ_SECONDS together, FUZZ_TARGET=NAME for one of them.
@@ -70,6 +70,12 @@ ray: $(VENV)/.installed-ray
 rtl-build: $(VENV)/.installed
 	$(MAKE) -j 2 -C csrc/rtl
 	cp host/lora_host/_lora_rtl.so \
+	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
+
+# Simulated cards as boards (`--device sim:u280`): the same of csrc/sim. Some minutes.
+sim-build: $(VENV)/.installed
+	$(MAKE) -j 2 -C csrc/sim
+	cp host/lora_host/_lora_sim.so \
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
 # Tests of the native kernels that run once more on the simulated units.
