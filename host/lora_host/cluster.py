@@ -13,7 +13,7 @@ import numpy.typing as npt
 from . import abi, native
 from .callbacks import TokenCallback
 from .cluster_file import Cable, ClusterFile
-from .device_uri import is_emulated, is_remote
+from .device_uri import check_cards, is_emulated, is_remote, is_simulated
 from .emulated import Emulated
 from .errors import RequestError, TransportError
 from .handle import Handle
@@ -35,6 +35,7 @@ from .records import (
     timeout_record,
 )
 from .selection import Selection, select
+from .sim import Cards
 from .unpacked import unpacked
 
 NO_SLOT = 0xFFFFFFFF
@@ -87,16 +88,21 @@ class Cluster:
         """Opens boards and loads the overlay: on all boards or on none.
 
         `boards`: number of boards. `devices`: their URIs. `cluster_file`: boards and cabling.
-        Without the last two: emulated boards in a ring. `kernels` of emulated boards: "native",
-        "numpy" or "rtl". `timeouts`: overrides by field of struct lora_timeouts. `trace`: emulated
-        boards record their commands. `threads` of native kernels: None for one per CPU. Raises
-        RequestError, OverlayError, TransportError."""
+        Without the last two: emulated boards in a ring; one URI of emulated boards stands for all
+        `boards`. `kernels` of emulated boards: "native", "numpy" or "rtl"; simulated cards take
+        none, and keep no trace. `timeouts`: overrides by field of struct lora_timeouts. `trace`:
+        emulated boards record their commands. `threads` of native kernels: None for one per CPU.
+        Raises RequestError, OverlayError, TransportError."""
         selection = select(boards, devices, cluster_file, overlay)
         record = timeout_record(timeouts)
         if not is_emulated(selection.boards[0].uri):
             return cls._open_real(selection, overlay, record)
         serials = [entry.serial or board + 1 for board, entry in enumerate(selection.boards)]
-        emulated = Emulated(overlay, serials, selection.cables, kernels, trace, threads)
+        cards = None
+        if is_simulated(selection.boards[0].uri):
+            check_cards(kernels, trace)
+            cards = Cards(overlay, len(serials))
+        emulated = Emulated(overlay, serials, selection.cables, kernels, trace, threads, cards)
         handle: Handle | None = None
         try:
             uris = [emulated.uri(board) for board in range(len(serials))]

@@ -11,6 +11,7 @@ from .errors import RequestError
 from .naming import did_you_mean
 
 EMULATED_SCHEME = "emu"
+SIMULATED_SCHEME = "sim"  # emulated boards that are simulated cards
 REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
 REMOTE_SCHEMES = ("tcp", "unix")
 _BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE | re.ASCII)
@@ -66,8 +67,23 @@ def is_remote(uri: str) -> bool:
 
 
 def is_emulated(uri: str) -> bool:
-    """Whether a checked URI names an emulated board of this process."""
-    return uri.startswith(f"{EMULATED_SCHEME}:")
+    """Whether a checked URI names an emulated board of this process, or a simulated card."""
+    return uri.startswith((f"{EMULATED_SCHEME}:", f"{SIMULATED_SCHEME}:"))
+
+
+def is_simulated(uri: str) -> bool:
+    """Whether a checked URI names a simulated card."""
+    return uri.startswith(f"{SIMULATED_SCHEME}:")
+
+
+def check_cards(kernels: str, trace: bool) -> None:
+    """RequestError for options of emulated boards that simulated cards do not take."""
+    if kernels != "native":
+        raise RequestError(
+            f"kernels {kernels!r}: simulated cards have units of their own; leave the kernels out"
+        )
+    if trace:
+        raise RequestError("trace: simulated cards keep no traces of commands; use emulated boards")
 
 
 def is_model(uri: str) -> bool:
@@ -82,12 +98,14 @@ def is_bdf(text: str) -> bool:
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """(scheme, board kind) of a board's URI: emu:KIND, xrt:BDF, xrt:INDEX, slash:BDF, or one of
-    these behind a daemon (tcp:HOST:PORT/..., unix:SOCKET/...), where emu:KIND/N names the Nth
-    emulated board. RequestError, with the nearest known URI, if it is invalid."""
+    """(scheme, board kind) of a board's URI: emu:KIND, sim:KIND, xrt:BDF, xrt:INDEX, slash:BDF, or
+    one of these behind a daemon (tcp:HOST:PORT/..., unix:SOCKET/...), where emu:KIND/N names the
+    Nth emulated board. RequestError, with the nearest known URI, if it is invalid."""
     remote = split_remote(uri)
     if remote is None:
         return _check_local(uri)
+    if is_simulated(remote.board):
+        raise RequestError(f"device {uri!r}: daemons serve no simulated cards; use emu:KIND there")
     board, slash, number = remote.board.partition("/")
     if slash and not (is_emulated(board) and number.isdecimal() and number.isascii()):
         raise RequestError(f"device {uri!r}: board {remote.board!r}: emu:KIND/NUMBER expected")
@@ -101,7 +119,8 @@ def _check_local(uri: str) -> tuple[str, str]:
     scheme, _, rest = uri.partition(":")
     if scheme in REAL_SCHEMES and (is_bdf(rest) or (scheme == "xrt" and _is_index(rest))):
         return scheme, REAL_SCHEMES[scheme]
-    known = [f"{EMULATED_SCHEME}:{name}" for name in board_names()]
+    schemes = (EMULATED_SCHEME, SIMULATED_SCHEME)
+    known = [f"{emulated}:{name}" for emulated in schemes for name in board_names()]
     if uri in known:
         return scheme, rest
     known += ["xrt:0", "xrt:0000:3b:00.1", "slash:0000:21:00.0"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import abi, native, rtl
+from . import abi, native, rtl, sim
 from .cluster_file import Cable
 from .errors import RequestError
 from .failure import to_error
@@ -60,7 +60,7 @@ class UnitSeconds:
 class Emulated:
     """An emulated cluster: `len(serials)` boards of the overlay's kind, with these cables. It lives
     until `close`, or until nothing refers to it. Native kernels run on `threads` threads, None for
-    one per CPU."""
+    one per CPU. `cards`: simulated cards in the boards' places, which run no kernels."""
 
     def __init__(
         self,
@@ -70,12 +70,14 @@ class Emulated:
         kernels: str = "native",
         trace: bool = False,
         threads: int | None = None,
+        cards: sim.Cards | None = None,
     ) -> None:
         ffi, lib = native.ffi(), native.lib()
+        self.cards = cards
         self.size = len(serials)
         self.dropped = [0] * self.size
         table = kernel_table(kernels)
-        self.kernels_name: str = ffi.string(table.name).decode()
+        self.kernels_name: str = "" if cards else ffi.string(table.name).decode()
         infos = ffi.new("struct lora_board_info[]", self.size)
         for info, serial in zip(infos, serials, strict=True):
             _fill_info(info, overlay, serial)
@@ -94,13 +96,16 @@ class Emulated:
         config.link_configuration = overlay.link_configuration
         config.trace_capacity = TRACE_CAPACITY if trace else 0
         config.threads = threads or 0
+        config.control = cards.control if cards else ffi.NULL
         number = ffi.new("uint32_t *")
         failure = ffi.new("struct lora_failure *")
         if lib.lora_emu_create(config, number, failure):
+            if cards:
+                cards.close()
             raise to_error(failure)
         self.number = int(number[0])
         # The table must outlive the cluster: the finalizer holds it.
-        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
+        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table, cards)
         _newest.append(weakref.ref(self))
         del _newest[:-1]
 
@@ -124,7 +129,7 @@ class Emulated:
     def variant(self) -> str:
         """Instruction set of the native kernels ("plain", "avx2", "avx512-vnni" and the
         like), "" for others."""
-        if self.kernels_name == "numpy":
+        if self.kernels_name in ("numpy", ""):
             return ""
         ffi, lib = native.ffi(), native.lib()
         return str(ffi.string(lib.lora_native_current()).decode())
@@ -133,6 +138,13 @@ class Emulated:
     def simulated(self) -> str:
         """One line on what ran in simulated units and what did not; "" unless kernels are "rtl"."""
         return str(rtl.simulated_work()) if self.kernels_name == "rtl" else ""
+
+    def simulated_cycles(self) -> list[int]:
+        """Clock cycles that each board has spent on operations so far; empty unless its boards are
+        simulated cards."""
+        if self.cards is None or not self._finalizer.alive:
+            return []
+        return [self.cards.cycles(board).busy for board in range(self.size)]
 
     @property
     def threads(self) -> int:
@@ -153,8 +165,10 @@ class Emulated:
 
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
         """Injects a fault (abi.FAULT_...; abi.FAULT_NONE clears all faults of the board).
-        RequestError for an unknown fault."""
+        RequestError for an unknown fault, and on simulated cards for those of emulated units."""
         self._check_board(board)
+        if self.cards is not None:
+            sim.check_fault(kind)
         status = native.lib().lora_emu_fault(self.number, board, kind, a, b, c)
         if status:
             raise RequestError(f"fault {kind} ({a}, {b}, {c}) on board {board}: no such fault")
@@ -207,5 +221,7 @@ def _fill_info(info: Any, overlay: Overlay, serial: int) -> None:
     info.name = overlay.board.name.encode()
 
 
-def _destroy(lib: Any, number: int, _kept: Any) -> None:
+def _destroy(lib: Any, number: int, _kept: Any, cards: sim.Cards | None) -> None:
     lib.lora_emu_destroy(number)
+    if cards:
+        cards.close()

@@ -14,7 +14,7 @@ from .cluster_file import (
     load_cluster,
     ring,
 )
-from .device_uri import check_uri, is_emulated, is_model
+from .device_uri import check_uri, is_emulated, is_model, is_simulated
 from .errors import OverlayError, RequestError
 from .naming import counted
 from .overlay import Overlay
@@ -49,12 +49,14 @@ def check_spares(
     if cluster_file is not None:
         uris = [entry.uri for entry in load_cluster(cluster_file).boards]
     emulated = is_emulated(uris[0]) if uris else True
+    simulated = bool(uris) and is_simulated(uris[0])
     for uri in spares:
         found = check_uri(uri)[1]
-        if found != kind or is_emulated(uri) != emulated:
+        same = is_emulated(uri) == emulated and is_simulated(uri) == simulated
+        if found != kind or not same:
+            expected = "a simulated" if simulated else "an emulated" if emulated else "a real"
             raise RequestError(
-                f"spare {uri}: a {found}; expected "
-                f"{'an emulated' if emulated else 'a real'} {kind} like the others"
+                f"spare {uri}: a {found}; expected {expected} {kind} like the others"
             )
         if not emulated and uri in devices:
             raise RequestError(f"spare {uri} is one of the devices; name a board beside them")
@@ -102,7 +104,16 @@ def select(
         raise RequestError(
             "emulated boards of this process and of a daemon were named; no cable joins them"
         )
+    if len({is_simulated(entry.uri) for entry in chosen.boards}) > 1:
+        raise RequestError(
+            "emulated boards and simulated cards were named; use one kind in a cluster"
+        )
     return chosen
+
+
+def stands_for_many(devices: Sequence[str]) -> bool:
+    """Whether one URI was named that any number of boards may have: that of emulated ones."""
+    return len(devices) == 1 and is_emulated(devices[0])
 
 
 def _entries(uris: Sequence[str], first: int = 1) -> tuple[BoardEntry, ...]:
@@ -126,6 +137,8 @@ def _emulated(boards: int, overlay: Overlay) -> Selection:
 
 
 def _from_devices(devices: Sequence[str], boards: int | None) -> Selection:
+    if boards is not None and stands_for_many(devices):
+        devices = [*devices] * boards
     if boards is not None and boards != len(devices):
         asked, named = counted(boards, "board"), counted(len(devices), "device")
         raise RequestError(f"{asked} requested, but {named} named")

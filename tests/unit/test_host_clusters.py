@@ -142,7 +142,9 @@ def test_some_boards_of_a_file_keep_their_serials_and_the_cables_among_them() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((3, [U280], None), "3 boards requested, but 1 device named"),
+        ((3, [U280, U280], None), "3 boards requested, but 2 devices named"),
+        ((2, ["xrt:0"], None), "2 boards requested, but 1 device named"),
+        ((None, [U280, "sim:u280"], None), "emulated boards and simulated cards were named"),
         ((None, [U280], ClusterFile((), ())), "both given"),
         ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 board found, 2 requested"),
     ],

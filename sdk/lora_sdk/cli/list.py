@@ -68,6 +68,7 @@ def list_boards(as_json: bool, watch: bool, interval: float, count: int | None) 
             "no board found on the PCI bus or through a runtime; run 'lora doctor' for the reason"
         )
     click.echo("emulated boards are always available: emu:u280, emu:v80")
+    click.echo("simulated cards, where 'make sim-build' was run: sim:u280, sim:v80")
 
 
 def _watch(as_json: bool, interval: float, count: int | None) -> None:

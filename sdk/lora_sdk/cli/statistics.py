@@ -33,12 +33,15 @@ class Statistics:
         self._seed = 0
         self._modelled: RunTime | None = None
         self._drafts: ResolvedSpeculation | None = None
+        self._before = 0  # simulated cycles until the model was loaded
 
     def loaded(self, engine: Engine, drafts: ResolvedSpeculation) -> None:
         """The model is loaded, and its draft, if any."""
         self._drafts = drafts
         self._began = time.monotonic()
         self._load_seconds = self._began - self._load_began
+        boards = engine.cluster.emulated
+        self._before = max(boards.simulated_cycles(), default=0) if boards is not None else 0
 
     def model(self, engine: Engine) -> None:
         """Also report the modelled time on real boards of all steps from now on."""
@@ -72,8 +75,7 @@ class Statistics:
         """Write one line, or several with `details`."""
         seconds = time.monotonic() - self._began
         boards = engine.cluster.size
-        emulated = engine.cluster.emulated is not None
-        kind = f"{'emulated ' if emulated else ''}board{'s' if boards > 1 else ''}"
+        kind = f"{_kind(engine)}board{'s' if boards > 1 else ''}"
         kernels = f", {engine.cluster.kernels_name} kernels" if engine.cluster.kernels_name else ""
         first = ""
         if self._first_token is not None:
@@ -101,6 +103,8 @@ class Statistics:
             )
         if kernels and kernels.simulated:
             self._line(kernels.simulated)
+        for line in self._cycles(engine):
+            self._line(line)
         self._line(
             f"measured: loading {mebibytes:.1f} MiB of weights took {self._load_seconds:.2f} s"
         )
@@ -136,9 +140,29 @@ class Statistics:
             for line in _left_out(engine.kv_use):
                 self._line(line)
 
+    def _cycles(self, engine: Engine) -> Iterator[str]:
+        """What simulated cards took since the model was loaded; nothing for other boards."""
+        boards = engine.cluster.emulated
+        cycles = boards.simulated_cycles() if boards is not None else []
+        if not cycles:
+            return
+        tokens, steps = max(1, self._new_tokens), max(1, engine.cluster.stats().steps)
+        most = max(cycles) - self._before
+        clock = engine.plan.overlay.clock_hz
+        yield (
+            f"simulated: {most} cycles of the busiest card ({most / clock * 1e3:.3f} ms at "
+            f"{clock / 1e6:.0f} MHz) in {steps} steps: {most // steps} a step, "
+            f"{most // tokens} a new token"
+        )
+
     @staticmethod
     def _line(text: str) -> None:
         print(text, file=sys.stderr)
+
+
+def _kind(engine: Engine) -> str:
+    boards = engine.cluster.emulated
+    return "" if boards is None else "emulated " if boards.cards is None else "simulated "
 
 
 def _memory_errors(engine: Engine) -> Iterator[str]:

@@ -1,0 +1,150 @@
+"""Simulated cards as boards (`sim:u280`): a separate library next to this file, built from
+overlays/rtl with Verilator by `make sim-build`. docs/rtl.md says what it simulates."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from . import abi, native
+from .errors import OverlayError, RequestError
+from .overlay import Overlay
+
+LIBRARY = "_lora_sim.so"  # only in this package's folder
+VERSION = 1  # of csrc/sim/sim.hpp
+BUILD = "build it in a checkout with 'make sim-build' (it needs Verilator)"
+MEMORY_NS = 122.2  # window_ns of timing/data/control.yaml: idle latency of HBM
+SLICE = 500  # cycles between two looks at other boards and at the host, where links allow it
+_SPACING = 1 << 16
+_LINE = _BEAT = 64
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in (
+            "size", "boards", "cycles_per_ms", "slice", "latency", "link_latency", "beat_spacing",
+            "seed",
+        )),
+        ("line_spacing", ctypes.c_uint32 * (abi.MAX_BANKS + 1)),
+    ]  # fmt: skip
+
+
+class _Counts(ctypes.Structure):
+    _fields_ = [("cycles", ctypes.c_uint64), ("busy", ctypes.c_uint64)]
+
+
+@dataclass(frozen=True)
+class CardCycles:
+    """Clock cycles of a simulated card so far: all that were simulated, and those of operations,
+    from the doorbell to the done bit."""
+
+    simulated: int
+    busy: int
+
+
+def load(path: Path) -> Any:
+    """The library at `path`. RequestError if it is missing, not a plain file, cannot be loaded or
+    has another version."""
+    if path.is_symlink() or not path.is_file():
+        raise RequestError(f"simulated cards: {path} is missing or not a plain file; {BUILD}")
+    try:
+        found = ctypes.CDLL(str(path))
+        found.lora_sim_version.restype = ctypes.c_uint32
+        version = int(found.lora_sim_version())
+    except (OSError, AttributeError) as cause:
+        raise RequestError(
+            f"simulated cards: {path} cannot be loaded ({cause}); {BUILD}"
+        ) from cause
+    if version != VERSION:
+        raise RequestError(
+            f"simulated cards: {path} has version {version}, {VERSION} expected; {BUILD}"
+        )
+    found.lora_sim_onchip_bytes.restype = ctypes.c_uint32
+    found.lora_sim_open.restype = ctypes.c_void_p
+    found.lora_sim_open.argtypes = (ctypes.POINTER(_Config),)
+    found.lora_sim_close.argtypes = (ctypes.c_void_p,)
+    found.lora_sim_close.restype = None
+    found.lora_sim_read_counts.restype = None
+    found.lora_sim_read_counts.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.POINTER(_Counts),
+    )
+    return found
+
+
+@cache
+def library() -> Any:
+    """This package's library, loaded once. Errors as in `load`."""
+    return load(Path(__file__).resolve().parent / LIBRARY)
+
+
+class Cards:
+    """Cards of one emulated cluster, in its boards' places. `found`: another library than this
+    package's. `seed`: not 0, and memory and links answer now and then, for tests."""
+
+    def __init__(self, overlay: Overlay, boards: int, seed: int = 0, found: Any = None) -> None:
+        self._library = library() if found is None else found
+        _check(overlay, int(self._library.lora_sim_onchip_bytes()))
+        config = _config(overlay, boards, seed)
+        self._address = self._library.lora_sim_open(ctypes.byref(config))
+        if not self._address:
+            raise RequestError("simulated cards: no memory for them")
+        self.control = native.ffi().cast("struct lora_control *", self._address)
+
+    def cycles(self, board: int) -> CardCycles:
+        """Of one board so far."""
+        counts = _Counts()
+        self._library.lora_sim_read_counts(self._address, board, ctypes.byref(counts))
+        return CardCycles(int(counts.cycles), int(counts.busy))
+
+    def close(self) -> None:
+        """The cards end with their cluster. No other call is allowed then."""
+        self._library.lora_sim_close(self._address)
+
+
+_UNIT_FAULTS = (
+    abi.FAULT_UNIT_STUCK, abi.FAULT_UNIT_SLOW, abi.FAULT_UNIT_FORGETS, abi.FAULT_MISFILE,
+    abi.FAULT_CLOCK_JUMP, abi.FAULT_BLIND,
+)  # fmt: skip
+
+
+def check_fault(kind: int) -> None:
+    """RequestError for a fault of emulated units or firmware, which simulated cards do not have."""
+    if kind & ~abi.FAULT_UNTIL_RESET in _UNIT_FAULTS:
+        raise RequestError(
+            f"fault {kind}: it is one of emulated units; simulated cards have faults of memory, "
+            "links, registers and records only"
+        )
+
+
+def _check(overlay: Overlay, onchip: int) -> None:
+    if overlay.onchip_bytes != onchip:
+        raise OverlayError(
+            f"overlay {overlay.name}: {overlay.onchip_bytes} B of activation buffer found, "
+            f"{onchip} B expected by simulated cards; use another overlay"
+        )
+
+
+def _config(overlay: Overlay, boards: int, seed: int) -> _Config:
+    """Times of the board's data in cycles of the overlay's clock."""
+    clock, links = overlay.clock_hz, overlay.links
+    rate = min(links.port_bytes, links.lanes * links.lane_bits_per_second / 8 / clock)
+    hop = max(1, round(links.latency_ns * 1e-9 * clock))
+    spacing = [_SPACING] * (abi.MAX_BANKS + 1)
+    for bank in overlay.board.banks:
+        spacing[bank.index] = max(_SPACING, round(_LINE * clock / bank.bandwidth * _SPACING))
+    return _Config(
+        size=ctypes.sizeof(_Config),
+        boards=boards,
+        cycles_per_ms=clock // 1000,
+        slice=SLICE if boards == 1 else min(SLICE, hop),
+        latency=round(MEMORY_NS * 1e-9 * clock),
+        link_latency=hop,
+        beat_spacing=round(_BEAT / rate * _SPACING),
+        seed=seed,
+        line_spacing=(ctypes.c_uint32 * len(spacing))(*spacing),
+    )

@@ -1,0 +1,100 @@
+"""`sim:` boards: simulated cards behind the same API as emulated boards. Same tokens, and cycles
+that do not depend on this computer."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi, sim
+from lora_host.errors import LoraError, RequestError
+from lora_sdk import Engine, SamplingParams
+from tests.commands import RUN
+from tests.processes import environment
+from tests.variants import variant, write_checkpoint
+
+pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+
+COUNT = 4
+GREEDY = SamplingParams(max_tokens=COUNT, temperature=0, ignore_eos=True)
+PROMPT = [3, 1, 4, 1, 5]
+LIMIT_S = 900
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cards(pytestconfig: pytest.Config) -> None:
+    try:
+        sim.library()
+    except RequestError as error:
+        if pytestconfig.getoption("--require-rtl"):
+            pytest.fail(f"--require-rtl, but {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("sim") / "model")
+
+
+def run(folder: Path, scheme: str, boards: int) -> tuple[list[int], list[int]]:
+    """(tokens, cycles a board)."""
+    with Engine(folder, devices=[f"{scheme}:u280"], boards=boards, speculation=None) as engine:
+        assert engine.cluster.emulated
+        found = engine.generate([PROMPT], GREEDY)[0]
+        return list(found.token_ids), engine.cluster.emulated.simulated_cycles()
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
+    wanted, none = run(folder, "emu", boards)
+    tokens, cycles = run(folder, "sim", boards)
+    assert tokens == wanted and len(tokens) == COUNT and none == []
+    assert len(cycles) == boards and min(cycles) > 10_000
+
+
+@pytest.mark.long
+def test_cycles_are_the_same_each_time(folder: Path) -> None:
+    """On any number of threads, whatever else the computer does."""
+    assert run(folder, "sim", 2) == run(folder, "sim", 2)
+
+
+def test_a_frame_that_is_damaged_ends_the_step(folder: Path) -> None:
+    """A fault of a link, which recovery is not to hide."""
+    with Engine(folder, devices=["sim:u280"], boards=2, speculation=None, recovery="off") as engine:
+        assert engine.cluster.emulated
+        engine.cluster.emulated.fault(0, abi.FAULT_LINK_FLIP, 0, 0, 50)
+        engine.cluster.emulated.fault(0, abi.FAULT_LINK_FLIP, 1, 0, 50)
+        with pytest.raises(LoraError, match=r"CRC|link"):
+            engine.generate([PROMPT], GREEDY)
+
+
+def test_stats_say_cycles(folder: Path) -> None:
+    words = ("--model", str(folder), "--device", "sim:u280", "--stats", "-n", "2", "-p", "a")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *words],
+        capture_output=True, text=True, timeout=LIMIT_S, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "; 1 simulated board" in done.stderr and "kernels" not in done.stderr
+    line = next(line for line in done.stderr.splitlines() if line.startswith("simulated: "))
+    assert int(line.split()[1]) > 10_000 and " at 200 MHz) in " in line
+
+
+def test_ctrl_c_ends_a_run(folder: Path) -> None:
+    """Within seconds, with its exit code, and no process is left."""
+    words = ("--model", str(folder), "--device", "sim:u280", "--ignore-eos", "-n", "200", "-p", "a")
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    assert process.stdout and process.stdout.read(1)  # a token is there
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130 and b"Traceback" not in errors
+    assert time.monotonic() - began < 60

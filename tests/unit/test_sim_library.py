@@ -1,0 +1,122 @@
+"""Which file `sim:` boards load, how they refuse others, and what they take of a board's data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lora_host import abi, sim
+from lora_host.cluster import Cluster
+from lora_host.device_uri import check_uri, is_emulated, is_model, is_simulated
+from lora_host.errors import RequestError
+from lora_host.overlay import load_overlay
+from lora_host.selection import check_spares, select
+from lora_sdk.core.options import EngineOptions
+
+OVERLAY = load_overlay("lora_f_u280")
+FACTS = Path(__file__).resolve().parents[2] / "sdk/lora_sdk/timing/data/control.yaml"
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(RequestError) as caught:
+        sim.load(path)
+    text = str(caught.value)
+    assert str(path) in text and "make sim-build" in text and "\n" not in text
+    return text
+
+
+def test_a_missing_library_names_what_builds_it(tmp_path: Path) -> None:
+    assert "Verilator" in refusal(tmp_path / sim.LIBRARY)
+
+
+def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
+    assert "not a plain file" in refusal(tmp_path)
+    text = tmp_path / "text.so"
+    text.write_text("not a library")
+    assert "cannot be loaded" in refusal(text)
+    link = tmp_path / "link.so"
+    link.symlink_to(text)
+    assert "not a plain file" in refusal(link)
+    pipe = tmp_path / "pipe.so"
+    os.mkfifo(pipe)
+    assert "not a plain file" in refusal(pipe)
+
+
+def test_another_library_is_refused() -> None:
+    """A real library without the interface."""
+    import _ctypes
+
+    assert "lora_sim_version" in refusal(Path(_ctypes.__file__))
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    source, made = tmp_path / "old.c", tmp_path / "old.so"
+    source.write_text(f"unsigned lora_sim_version(void) {{ return {sim.VERSION + 1}; }}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, source], check=True)
+    assert f"version {sim.VERSION + 1}, {sim.VERSION} expected" in refusal(made)
+
+
+def test_the_library_is_the_packages_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable and no current folder decides."""
+    asked: list[Path] = []
+    monkeypatch.setattr(sim, "load", asked.append)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    sim.library.cache_clear()
+    sim.library()
+    sim.library.cache_clear()
+    assert asked == [Path(sim.__file__).resolve().parent / sim.LIBRARY]
+
+
+def test_a_uri_of_simulated_cards() -> None:
+    assert check_uri("sim:u280") == ("sim", "u280") and check_uri("sim:v80") == ("sim", "v80")
+    assert is_simulated("sim:u280") and is_emulated("sim:u280") and is_model("sim:u280")
+    assert not is_simulated("emu:u280")
+    with pytest.raises(RequestError, match="did you mean 'sim:u280'"):
+        check_uri("sim:u28")
+    with pytest.raises(RequestError, match="daemons serve no simulated cards"):
+        check_uri("tcp:lab2:7410/sim:u280")
+
+
+def test_one_uri_stands_for_all_boards() -> None:
+    found = select(4, ["sim:u280"], None, OVERLAY)
+    assert [entry.uri for entry in found.boards] == ["sim:u280"] * 4
+    assert [entry.serial for entry in found.boards] == [1, 2, 3, 4] and len(found.cables) == 4
+
+
+def test_a_spare_is_of_the_same_kind() -> None:
+    check_spares(["sim:u280"], ["sim:u280"], None, "u280")
+    with pytest.raises(RequestError, match="expected a simulated u280"):
+        check_spares(["emu:u280"], ["sim:u280"], None, "u280")
+    with pytest.raises(RequestError, match="expected an emulated u280"):
+        check_spares(["sim:u280"], ["emu:u280"], None, "u280")
+
+
+@pytest.mark.parametrize("options", [{"kernels": "numpy"}, {"kernels": "rtl"}, {"trace": True}])
+def test_options_without_a_meaning_are_refused(options: dict[str, object]) -> None:
+    """Before a library is looked for, in the engine's options too."""
+    with pytest.raises(RequestError, match="simulated cards"):
+        Cluster.open(1, ["sim:u280"], overlay=OVERLAY, **options)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="simulated cards"):
+        EngineOptions(devices=["sim:u280"], **options)  # type: ignore[arg-type]
+
+
+def test_times_are_the_boards_data() -> None:
+    config = sim._config(OVERLAY, 2, 0)
+    assert yaml.safe_load(FACTS.read_text())["core"]["window_ns"]["value"] == sim.MEMORY_NS
+    assert (config.latency, config.link_latency, config.slice) == (24, 60, 60)
+    assert config.beat_spacing == 2 << 16  # 32 bytes a cycle
+    assert set(config.line_spacing) == {1 << 16}  # HBM's 14.4 GB/s are more than a line a cycle
+    fast = sim._config(load_overlay("lora_q_u280"), 1, 0)
+    assert fast.line_spacing[0] == round(64 * 250e6 / 14.375e9 * 65536) and fast.slice == sim.SLICE
+
+
+@pytest.mark.parametrize("kind", [abi.FAULT_UNIT_STUCK, abi.FAULT_MISFILE | abi.FAULT_UNTIL_RESET])
+def test_faults_of_emulated_units_are_refused(kind: int) -> None:
+    with pytest.raises(RequestError, match="emulated units"):
+        sim.check_fault(kind)
+    sim.check_fault(abi.FAULT_LINK_FLIP)
