@@ -27,6 +27,7 @@
 struct part {
     uint32_t first, end;
     float scales[LORA_BLOCK_N], zeros[LORA_BLOCK_N];
+    const uint8_t *prefetch;                                                /* what is read later */
     _Alignas(LORA_LINE_BYTES) uint8_t bytes[LORA_BLOCK_K / 4 * TILE_BYTES]; /* [quad][vector] */
 };
 
@@ -35,8 +36,8 @@ LANES_INLINE void expand_part(const struct integer_tile *t, struct part *part) {
     uint32_t last = k + part->end - part->first;
     const uint8_t *block = t->blocks[b], *prefetch = integer_prefetched(t, b + INT4_PREFETCH);
     uint8_t *bytes = part->bytes, zeros[LORA_BLOCK_N];
+    part->prefetch = prefetch + k / 8 * QUAD_BYTES;
     for (uint32_t q = k / 8; q < last / 8; q++, bytes += 2 * TILE_BYTES) {
-        fetch_quad(prefetch + q * QUAD_BYTES);
         UNROLLED
         for (int v = 0; v < VECTORS; v++) {
             vec weights = load_vec(block + q * QUAD_BYTES + v * VEC_BYTES);
@@ -53,6 +54,15 @@ LANES_INLINE void expand_part(const struct integer_tile *t, struct part *part) {
     }
 }
 
+/* The values of x that runs of rows read after this one, a share with each unit of K: in the first
+ * cache by then. */
+LANES_INLINE void fetch_rows(const int8_t *x, uint64_t stride, const int rows, uint32_t unit,
+                             uint32_t units) {
+    for (uint32_t i = unit * (uint32_t)rows / units; i < (unit + 1) * (uint32_t)rows / units; i++)
+        for (uint32_t k = 0; k < units * LORA_UNIT_COLUMNS; k += LORA_LINE_BYTES)
+            _mm_prefetch((const char *)x + i * stride + k, _MM_HINT_T0);
+}
+
 /* `rows` rows, a constant: totals[rows][32] go on. The steps are those of int4_part. */
 LANES_INLINE void add_part(const struct integer_tile *t, const struct part *part, uint32_t row,
                            const int rows, float *totals) {
@@ -61,7 +71,13 @@ LANES_INLINE void add_part(const struct integer_tile *t, const struct part *part
     const uint8_t *bytes = part->bytes;
     UNROLLED
     for (int i = 0; i < rows * VECTORS; i++) sum[i] = zero_vec();
-    for (uint32_t k = part->first; k < part->end; k += LORA_UNIT_COLUMNS) {
+    const uint32_t units = (part->end - part->first) / LORA_UNIT_COLUMNS;
+    const bool last = row + (uint32_t)rows == t->rows;
+    const int8_t *then = last ? t->x + part->end : x + (uint64_t)rows * t->stride;
+    for (uint32_t u = 0; u < units; u++) {
+        for (uint32_t q = 0; row == 0 && q < UNIT_QUADS / 2; q++)
+            fetch_quad(part->prefetch + (u * UNIT_QUADS / 2 + q) * QUAD_BYTES);
+        fetch_rows(then, t->stride, rows, u, units);
         add_unit(bytes, x, t->stride, rows, sum);
         bytes += UNIT_QUADS * TILE_BYTES;
         x += LORA_UNIT_COLUMNS;

@@ -10,6 +10,7 @@
  *   quad(p), dot_nibbles(acc, w, x)      the sum begins at 0
  * dot_start gives what a signed sum begins with, from the sum of all its x. */
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "int4_block.h"
 #include "integer.h"

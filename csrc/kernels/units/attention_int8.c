@@ -152,35 +152,45 @@ static void fetch_nothing(const int8_t *blocks[1 + INTEGER_AHEAD]) {
     for (uint32_t i = 1; i <= INTEGER_AHEAD; i++) blocks[i] = blocks[0];
 }
 
-/* Scores of the uncommitted positions of row i. */
-static int score_path(const struct group *g, uint32_t i) {
-    const struct attend *a = &g->rows[i];
-    for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
-        const int8_t *blocks[1 + INTEGER_AHEAD];
-        if (!a->seen.page_used[page]) continue;
-        blocks[0] = block_at(a, page, g->kv_head, 0);
-        if (!blocks[0]) return LORA_ERR_ADDRESS;
-        fetch_nothing(blocks);
-        struct integer_tiles k = {1, 1, a->command->head_dim, blocks};
-        for (uint32_t n = i; n < g->query_count; n += g->count) {
-            float s[TILE], *of_page = s;
-            const struct query *query = &g->queries[n];
-            g->integer->scores(&k, &query->q, &query->total, float_of_bits(a->command->scale),
-                               &of_page);
-            for (uint32_t d = 0; d < a->seen.depth; d++)
-                if (a->seen.path[d] / TILE == page)
-                    query->s[a->seen.committed + d] = s[a->seen.path[d] % TILE];
-        }
+/* The queries of rows that see uncommitted positions in this scratch page. */
+static struct readers readers_of_page(const struct group *g, uint32_t page) {
+    struct readers r = {.a = g->rows, .count = 0};
+    for (uint32_t n = 0; n < g->query_count; n++)
+        if (g->queries[n].a->seen.page_used[page]) r.of[r.count++] = &g->queries[n];
+    return r;
+}
+
+/* Scores of one scratch page: each goes to its position on the row's path. */
+static int score_page(const struct group *g, uint32_t page) {
+    const struct readers r = readers_of_page(g, page);
+    const int8_t *blocks[1 + INTEGER_AHEAD], *q[GROUP_ROWS];
+    int32_t totals[GROUP_ROWS];
+    float scores[GROUP_ROWS][TILE], *s[GROUP_ROWS];
+    if (r.count == 0) return LORA_OK;
+    blocks[0] = block_at(r.a, page, g->kv_head, 0);
+    if (!blocks[0]) return LORA_ERR_ADDRESS;
+    fetch_nothing(blocks);
+    for (uint32_t i = 0; i < r.count; i++) {
+        q[i] = r.of[i]->q;
+        totals[i] = r.of[i]->total;
+        s[i] = scores[i];
+    }
+    struct integer_tiles k = {r.count, 1, r.a->command->head_dim, blocks};
+    g->integer->scores(&k, q, totals, float_of_bits(r.a->command->scale), s);
+    for (uint32_t i = 0; i < r.count; i++) {
+        const struct visible *seen = &r.of[i]->a->seen;
+        for (uint32_t d = 0; d < seen->depth; d++)
+            if (seen->path[d] / TILE == page)
+                r.of[i]->s[seen->committed + d] = scores[i][seen->path[d] % TILE];
     }
     return LORA_OK;
 }
 
 static int score(const struct group *g) {
     int status = read_shared(g, 0);
-    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
-        status = read_own(g, i, 0);
-        if (status == LORA_OK) status = score_path(g, i);
-    }
+    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) status = read_own(g, i, 0);
+    for (uint32_t page = 0; page < SCRATCH_PAGES && status == LORA_OK; page++)
+        status = score_page(g, page);
     return status;
 }
 
@@ -220,19 +230,24 @@ static void weights(const struct group *g, struct query *query, uint32_t head) {
                                                 query->e + first);
 }
 
-/* V of the row's last tile: the positions of which are in several pages. */
+/* V of the row's last tile: the positions of which are in several pages, often one after another in
+ * a page. */
 static int gather_tail(const struct group *g, const struct attend *a, uint32_t start) {
-    uint32_t head_dim = a->command->head_dim, end = positions(a);
-    memset(g->tail, 0, (uint64_t)TILE * head_dim);
-    for (uint32_t i = start; i < end && i < start + TILE; i++) {
+    uint32_t head_dim = a->command->head_dim, end = positions(a), known = UINT32_MAX;
+    const int8_t *block = NULL;
+    if (end > start + TILE) end = start + TILE;
+    for (uint32_t i = start; i < end; i++) {
         bool committed = i < a->seen.committed;
-        uint32_t slot = committed ? 0 : a->seen.path[i - a->seen.committed];
+        uint32_t slot = committed ? i % TILE : a->seen.path[i - a->seen.committed];
         uint32_t page = committed ? a->seen.pages[i / TILE] : slot / TILE;
-        const int8_t *block = block_at(a, page, g->kv_head, 1);
+        if (page != known) block = block_at(a, page, g->kv_head, 1);
         if (!block) return LORA_ERR_ADDRESS;
+        known = page;
         memcpy(g->tail + (uint64_t)(i - start) * head_dim,
-               block + (uint64_t)(committed ? i % TILE : slot % TILE) * head_dim, head_dim);
+               block + (uint64_t)(slot % TILE) * head_dim, head_dim);
     }
+    memset(g->tail + (uint64_t)(end - start) * head_dim, 0,
+           (uint64_t)(start + TILE - end) * head_dim);
     return LORA_OK;
 }
 
@@ -264,9 +279,13 @@ static int weigh(const struct group *g) {
 static void store(const struct group *g, const struct query *query, uint32_t offset) {
     const struct lora_attention *c = query->a->command;
     float v_scale = float_of_bits(c->v_scale);
-    bool finite = query->max == query->max;
-    for (uint32_t d = 0; d < c->head_dim; d++)
-        query->y[d] = finite ? ((float)query->sums[d] / query->sum) * v_scale : query->max;
+    const int32_t *sums = query->sums;
+    const float sum = query->sum, absent = query->max;
+    float *restrict to = query->y;
+    if (absent == absent)
+        for (uint32_t d = 0; d < c->head_dim; d++) to[d] = ((float)sums[d] / sum) * v_scale;
+    else
+        for (uint32_t d = 0; d < c->head_dim; d++) to[d] = absent;
     uint16_t *y = half_row(g->job->attention.y, query->a->row) + offset;
     job_count_nonfinite(g->job, query->a->row,
                         g->job->variant->floats_to_halves(query->y, c->head_dim, y));
@@ -287,8 +306,9 @@ static void open_queries(struct group *g, uint32_t head, uint32_t heads, uint8_t
         query->a = &g->rows[n % g->count];
         query->q = (const int8_t *)(t->q.base + t->q.stride * query->a->row) +
                    (uint64_t)(head + n / g->count) * head_dim;
-        query->total = 0;
-        for (uint32_t d = 0; d < head_dim; d++) query->total += query->q[d];
+        int32_t total = 0;
+        for (uint32_t d = 0; d < head_dim; d++) total += query->q[d];
+        query->total = total;
         query->s = (float *)(void *)memory;
         query->y = query->s + t->positions;
         query->sums = (int32_t *)(void *)(query->y + head_dim);
