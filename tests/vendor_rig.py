@@ -18,15 +18,6 @@ ROOT = Path(__file__).resolve().parents[1]
 VENDOR = ROOT / "tests" / "vendor"
 BIN = VENDOR / "bin"
 
-# A card's top with nothing in it: ports as a kernel with all banks and links has them.
-CARD = """\
-module card_kernel #(
-    parameter logic [31:0] BOARD_KIND = 0, parameter int ONCHIP_BYTES = 0,
-    parameter int CYCLES_PER_MS = 0, parameter int FIRMWARE_WORDS = 0
-) ();
-endmodule
-"""
-
 
 def environment(record: Path, tools: bool = True) -> dict[str, str]:
     """Of a build whose tools are those of tests/vendor/bin."""
@@ -68,18 +59,3 @@ def made(
          f"PYTHON={sys.executable}", *variables],
         env=environment(record, tools), capture_output=True, text=True,
     )  # fmt: skip
-
-
-def card_sources(folder: Path) -> Path:
-    """overlays/rtl's kernels.yaml and crossing cells with the empty card's top."""
-    rtl = folder / "rtl"
-    for part in ("crossing", "vendor"):
-        (rtl / part).mkdir(parents=True)
-    for file in (
-        "vendor/kernels.yaml",
-        "crossings.yaml",
-        *(f"crossing/{p.name}" for p in (RTL / "crossing").glob("*.sv")),
-    ):
-        (rtl / file).write_text((RTL / file).read_text())
-    (rtl / "vendor" / "card_kernel.sv").write_text(CARD)
-    return rtl

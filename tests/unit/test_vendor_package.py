@@ -12,7 +12,8 @@ import pytest
 
 from lora_host import abi, alveo_container, vrtbin
 from lora_host.overlay import load_overlay
-from tests.vendor_rig import calls, card_sources, packaged, planned
+from tests.vendor_rig import calls, packaged, planned
+from tools.vendor_build.address_map import bank_ranges
 from tools.vendor_build.component import check_component
 from tools.vendor_build.files import SCRIPTS
 from tools.vendor_build.firmware import crc, rom
@@ -27,9 +28,10 @@ def _tclsh(program: Callable[[str], str]) -> None:
     program("tclsh")
 
 
+@pytest.mark.parametrize("kernel", ["card", "control"])
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_what_is_packed_is_the_manifests(overlay: str, tmp_path: Path) -> None:
-    plan = planned(overlay)
+def test_what_is_packed_is_the_manifests(overlay: str, kernel: str, tmp_path: Path) -> None:
+    plan = planned(overlay, kernel)
     done = packaged(plan, tmp_path)
     assert done.returncode == 0, done.stderr
     assert check_component(plan, tmp_path / "ip" / "component.xml") == []
@@ -39,12 +41,9 @@ def test_what_is_packed_is_the_manifests(overlay: str, tmp_path: Path) -> None:
     part = {"u280": "xcu280-fsvh2892-2L-e", "v80": "xcv80-lsva4737-2MHP-e-S"}[facts.board.name]
     assert made[0][-2:] == ["-part", part]
     added = next(row[-1] for row in made if row[0] == "add_files").split()
-    expected = {*RTL.glob("control/*.sv"), *RTL.glob("crossing/*.sv"), *RTL.glob("vendor/*.sv")}
-    assert {Path(one) for one in added} == expected | {
-        tmp_path / "lora_ctrl.sv",
-        tmp_path / "firmware_rom.sv",
-    }
-    packages = [one for one in added if one.endswith("_types.sv")]
+    made_here = {tmp_path / "lora_ctrl.sv", tmp_path / "firmware_rom.sv"}
+    assert {Path(one) for one in added} == set(plan.sources) | made_here
+    packages = [one for one in added if "\npackage " in "\n" + Path(one).read_text()]
     assert added[: len(packages)] == packages
     assert ["set_property", "range", str(0x10000), "block:reg0"] in made
     assert ([row[0] for row in made][-2:-1] == ["package_xo"]) == (facts.board.name == "u280")
@@ -120,9 +119,42 @@ def test_a_port_that_the_top_lacks_is_noticed(tmp_path: Path) -> None:
     assert any("ports of m_axi_ddr_0" in line for line in check_component(plan, component))
 
 
+def test_sources_are_what_the_top_needs() -> None:
+    card = {path.stem for path in planned("lora_f_u280", "card").sources}
+    control = {path.stem for path in planned("lora_f_u280").sources}
+    assert card >= {"card", "dma", "vfu_program", "line_ports", "link_streams", "abi_types"}
+    assert not card & {"control_kernel", "absent_units", "line_rotate", "control_clocks"}
+    assert control >= {"control_clocks", "absent_units", "pulse_cross"}
+    assert not control & {"card_kernel", "card", "mpu_unit"}
+
+
+def test_ports_lead_to_the_banks_of_the_shell() -> None:
+    """As the container has them for the U280, and the V80's driver."""
+    facts = planned("lora_f_u280", "card").parameters
+    memories = alveo_container.describe(load_overlay("lora_f_u280")).memories
+    first, spans = (
+        int(str(facts[name]).split("'h")[1], 16) for name in ("FIRST_LINES", "SPAN_BITS")
+    )
+    assert (facts["PORTS"], facts["CONTROL_PORT"]) == (34, 32)
+    for place, memory in enumerate(memories):
+        assert (first >> 42 * place & (1 << 42) - 1) * abi.LINE_BYTES == memory.base
+        assert abi.LINE_BYTES << (spans >> 6 * place & 63) == memory.bytes
+    driver = (RTL.parents[1] / "csrc" / "src" / "transport_slash.h").read_text()
+
+    def defined(name: str) -> int:
+        found = re.search(rf"#define SLASH_{name} \(?(\w+?)ull(?: << (\d+))?\)?\s", driver)
+        assert found is not None
+        return int(found[1], 0) << int(found[2] or 0)
+
+    step = defined("HBM_BYTES")
+    hbm = [(defined("HBM_BASE") + bank * step, step) for bank in range(32)]
+    ddr = (defined("DDR_BASE"), defined("DDR_BYTES"))
+    assert bank_ranges(load_overlay("lora_f_v80")) == [*hbm, ddr]
+
+
 def test_a_card_has_ports_to_all_banks_and_links(tmp_path: Path) -> None:
     for overlay, memories in (("lora_f_u280", 34), ("lora_f_v80", 33)):
-        plan = planned(overlay, "card", card_sources(tmp_path / overlay))
+        plan = planned(overlay, "card")
         folder = tmp_path / overlay / "build"
         done = packaged(plan, folder)
         assert done.returncode == 0, done.stderr

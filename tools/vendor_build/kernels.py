@@ -14,7 +14,12 @@ from tools.vendor_build.errors import BuildError
 
 RTL = Path(__file__).resolve().parents[2] / "overlays" / "rtl"
 DECLARED = "vendor/kernels.yaml"
-_FIELDS = {"title", "module", "folders", "joins", "parameters", "banks", "links", "floorplan"}
+_FIELDS = {
+    "title", "module", "folders", "joins", "parameters", "banks", "id_bits", "links", "floorplan",
+}  # fmt: skip
+
+# A package, and a module where it is instantiated.
+_USES = re.compile(r"\b(\w+)::|^\s*(\w+)\s+(?:#\s*\(|\w+\s*\()", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class KernelRow:
     joins: tuple[str, ...]
     parameters: tuple[str, ...]
     all_banks: bool
+    id_bits: int
     links: bool
     floorplan: dict[str, dict[str, str]]
 
@@ -53,26 +59,41 @@ def kernel_row(name: str, rtl: Path = RTL) -> KernelRow:
         joins=tuple(row["joins"]),
         parameters=tuple(row["parameters"]),
         all_banks=row["banks"] == "all",
+        id_bits=row["id_bits"],
         links=row["links"],
         floorplan=row.get("floorplan", {}),
     )
 
 
 def sources(row: KernelRow, rtl: Path = RTL) -> list[Path]:
-    """Its source files, packages first. BuildError where the top or one of the parts that it joins
-    does not exist."""
+    """The files of its folders that its top needs, packages first. BuildError where the top or one
+    of the parts that it joins does not exist."""
     files = sorted(path for folder in row.folders for path in (rtl / folder).glob("*.sv"))
-    if not any(_defines(path, row.module) for path in files):
-        missing = [part for part in row.joins if not any((rtl / part).glob("*.sv"))]
+    by_name = {path.stem: path for path in files}
+    missing = [part for part in row.joins if not any((rtl / part).glob("*.sv"))]
+    if row.module not in by_name or missing:
         raise BuildError(
-            f"kernel {row.name}: its top, module {row.module}, is in none of "
-            f"overlays/rtl/{{{','.join(row.folders)}}}: what joins {', '.join(row.joins)} is "
-            f"not written yet"
-            + (f", nor is {', '.join(missing)}" if missing else "")
-            + "; KERNEL=control builds the part that exists"
+            f"kernel {row.name}: module {row.module} and what it joins ({', '.join(row.joins)}) "
+            f"expected in overlays/rtl/{{{','.join(row.folders)}}}: "
+            f"{', '.join([*missing, *(() if row.module in by_name else (row.module,))])} not found"
         )
-    return sorted(files, key=lambda path: not path.stem.endswith("_types"))
+    return _needed(row.module, {name: path.read_text() for name, path in by_name.items()}, by_name)
 
 
-def _defines(path: Path, module: str) -> bool:
-    return re.search(rf"^module {module}\b", path.read_text(), re.MULTILINE) is not None
+def _needed(top: str, texts: dict[str, str], paths: dict[str, Path]) -> list[Path]:
+    """The files of `top` and of all modules and packages that one of them uses; a package comes
+    before what uses it, modules last. A file has the name of what it defines."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in found:
+            return
+        text = re.sub(r"//[^\n]*", "", texts[name])
+        used = {package or module for package, module in _USES.findall(text)}
+        for other in sorted(used & texts.keys()):
+            visit(other)
+        found[name] = None
+
+    visit(top)
+    order = sorted(found, key=lambda name: not re.search(r"^package ", texts[name], re.MULTILINE))
+    return [paths[name] for name in order]

@@ -9,6 +9,8 @@ from lora_host import abi, alveo_container, vrtbin
 from lora_host.kernel_metadata import GLOBAL, REGISTER_BYTES, SCALAR
 from lora_host.overlay import Overlay
 from tools.vendor_build import signals
+from tools.vendor_build.address_map import address_map
+from tools.vendor_build.errors import BuildError
 from tools.vendor_build.kernels import RTL, KernelRow, sources
 from tools.vendor_build.signals import Interface
 
@@ -16,6 +18,7 @@ CONTROL = "s_axi_control"
 CLOCK, RESET, INTERRUPT = "ap_clk", "ap_rst_n", "interrupt"
 # Parts by board: the shell's for the U280 is that of its container.
 PARTS = {"u280": alveo_container.PART, "v80": "xcv80-lsva4737-2MHP-e-S"}
+LINK_BYTES = 32  # of axi/link_streams.sv
 REGISTERS_END = abi.REG_ARENAS + abi.MAX_ARENAS * abi.dtype("arena_record").itemsize
 
 
@@ -45,7 +48,7 @@ class Plan:
     registers: tuple[Register, ...]
     register_bytes: int
     register_end: int
-    parameters: dict[str, int]
+    parameters: dict[str, int | str]
     firmware: tuple[int, ...]
 
     @property
@@ -68,13 +71,15 @@ def make_plan(overlay: Overlay, row: KernelRow, rtl: Path = RTL) -> Plan:
     code = words(overlay)
     banks = _banks(overlay, row)
     u280 = overlay.board.name == "u280"
-    ports = _memory_ports(overlay, banks)
+    ports = _memory_ports(overlay, banks, row.id_bits)
     span = REGISTER_BYTES if u280 else vrtbin.KERNEL_RANGE
-    facts = {
+    _check_links(overlay, row)
+    facts: dict[str, int | str] = {
         "BOARD_KIND": overlay.board.kind,
         "ONCHIP_BYTES": overlay.onchip_bytes,
         "CYCLES_PER_MS": overlay.clock_hz // 1000,
         "FIRMWARE_WORDS": len(code),
+        **address_map(overlay, banks),
     }
     return Plan(
         overlay=overlay,
@@ -124,16 +129,27 @@ def _banks(overlay: Overlay, row: KernelRow) -> tuple[int, ...]:
     return tuple(sorted({overlay.control_bank, *overlay.weight_banks, *overlay.spill_banks}))
 
 
-def _memory_ports(overlay: Overlay, banks: tuple[int, ...]) -> list[Interface]:
+def _memory_ports(overlay: Overlay, banks: tuple[int, ...], id_bits: int) -> list[Interface]:
     """The names that containers already have for them, in lower case."""
     if overlay.board.name == "u280":
         control = alveo_container.describe(overlay).kernels[0]
         named = [a.port.lower() for a in control.arguments if a.qualifier == GLOBAL]
-        return [signals.memory(named[bank], overlay.board.banks[bank].name) for bank in banks]
+        return [
+            signals.memory(named[bank], overlay.board.banks[bank].name, id_bits) for bank in banks
+        ]
     control_v80 = vrtbin.expected_kernels(overlay)[0]
     by_target = {target: port for port, target in control_v80.connections}
     targets = [vrtbin.bank_target(overlay, bank) for bank in banks]
-    return [signals.memory(by_target[target], target) for target in targets]
+    return [signals.memory(by_target[target], target, id_bits) for target in targets]
+
+
+def _check_links(overlay: Overlay, row: KernelRow) -> None:
+    found = overlay.links.port_bytes
+    if row.links and found != LINK_BYTES:
+        raise BuildError(
+            f"overlay {overlay.name}: links of {found} B found, {LINK_BYTES} expected: "
+            f"axi/link_streams.sv makes no others"
+        )
 
 
 def _streams(overlay: Overlay) -> list[Interface]:

@@ -44,14 +44,14 @@ def registers(name: str, address_bits: int) -> Interface:
         name,
         "aximm",
         False,
-        _channels(lite=True, address=address_bits, data=LITE_BITS, master=False),
+        _channels(address=address_bits, data=LITE_BITS, master=False),
         LITE_BITS,
     )
 
 
-def memory(name: str, bank: str) -> Interface:
-    """An AXI4 master of lines, IDs of one bit."""
-    signals = _channels(lite=False, address=ADDRESS_BITS, data=LINE_BITS, master=True)
+def memory(name: str, bank: str, id_bits: int) -> Interface:
+    """An AXI4 master of lines."""
+    signals = _channels(address=ADDRESS_BITS, data=LINE_BITS, master=True, id_bits=id_bits)
     return Interface(name, "aximm", True, signals, LINE_BITS, bank)
 
 
@@ -72,9 +72,11 @@ def wire(name: str, kind: str) -> Interface:
     return Interface(name, kind, output, (Signal(logical, 1, output),), 1)
 
 
-def _channels(lite: bool, address: int, data: int, master: bool) -> tuple[Signal, ...]:
-    burst = () if lite else (("ID", 1), ("LEN", 8), ("SIZE", 3), ("BURST", 2))
-    identity = () if lite else (("ID", 1),)
+def _channels(address: int, data: int, master: bool, id_bits: int = 0) -> tuple[Signal, ...]:
+    """Of AXI4-Lite where there are no IDs."""
+    lite = not id_bits
+    burst = () if lite else (("ID", id_bits), ("LEN", 8), ("SIZE", 3), ("BURST", 2))
+    identity = () if lite else (("ID", id_bits),)
     last = () if lite else (("LAST", 1),)
     rows: list[tuple[str, int, bool]] = []  # of the master's side
     for channel, forward, fields in (

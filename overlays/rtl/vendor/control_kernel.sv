@@ -68,26 +68,12 @@ module control_kernel
 );
   localparam int LINKS = 2;
 
-  // The reset is held for as long as both sides of each crossing need (reset_pair).
-  logic [1:0] asked = '1;
-  logic [4:0] left = '1;
-  logic rst = 1'b1;
-  always_ff @(posedge ap_clk) begin
-    asked <= {asked[0], !ap_rst_n};
-    left <= asked[1] ? '1 : left - 5'(left != '0);
-    rst <= asked[1] || left != '0;
-  end
-
-  // The shell's reset ends before this one: until then nothing is taken.
-  logic awready, wready, arready;
-  assign s_axi_control_awready = awready && !rst;
-  assign s_axi_control_wready = wready && !rst;
-  assign s_axi_control_arready = arready && !rst;
-
-  // Addresses beyond the registers are no registers again 8 KiB further.
-  function automatic logic [12:0] register_address(input logic [15:0] address);
-    return address[15:13] == 3'd0 ? address[12:0] : 13'h1ffc;
-  endfunction
+  logic rst;
+  kernel_reset reset (
+      .clk(ap_clk),
+      .rst_n(ap_rst_n),
+      .rst(rst)
+  );
 
   logic restart, load_valid, load_ready;
   logic [3:0] load_write;
@@ -109,12 +95,32 @@ module control_kernel
       .crc(crc)
   );
 
-  // Until the control program begins, registers are those of before the reset: read as zeros. They are cleared
-  // in the first 256 cycles behind `restart`.
-  logic [8:0] settles;
+  logic awvalid, awready, wvalid, wready, arvalid, arready;
+  logic [12:0] port_awaddr, port_araddr;
   logic [31:0] rdata;
-  always_ff @(posedge ap_clk) settles <= rst || restart ? '1 : settles - 9'(settles != '0);
-  assign s_axi_control_rdata = settles == '0 ? rdata : 32'd0;
+  register_guard guard (
+      .clk(ap_clk),
+      .rst(rst),
+      .restart(restart),
+      .awvalid(s_axi_control_awvalid),
+      .awready(s_axi_control_awready),
+      .awaddr(s_axi_control_awaddr),
+      .wvalid(s_axi_control_wvalid),
+      .wready(s_axi_control_wready),
+      .arvalid(s_axi_control_arvalid),
+      .arready(s_axi_control_arready),
+      .araddr(s_axi_control_araddr),
+      .rdata(s_axi_control_rdata),
+      .port_awvalid(awvalid),
+      .port_awready(awready),
+      .port_awaddr(port_awaddr),
+      .port_wvalid(wvalid),
+      .port_wready(wready),
+      .port_arvalid(arvalid),
+      .port_arready(arready),
+      .port_araddr(port_araddr),
+      .port_rdata(rdata)
+  );
 
   logic unit_write, unit_abort;
   logic [2:0] unit_which;
@@ -159,19 +165,19 @@ module control_kernel
       .restart(restart),
       .host_clk(ap_clk),
       .host_rst(rst),
-      .s_axi_control_awvalid(s_axi_control_awvalid && !rst),
+      .s_axi_control_awvalid(awvalid),
       .s_axi_control_awready(awready),
-      .s_axi_control_awaddr(register_address(s_axi_control_awaddr)),
-      .s_axi_control_wvalid(s_axi_control_wvalid && !rst),
+      .s_axi_control_awaddr(port_awaddr),
+      .s_axi_control_wvalid(wvalid),
       .s_axi_control_wready(wready),
       .s_axi_control_wdata(s_axi_control_wdata),
       .s_axi_control_wstrb(s_axi_control_wstrb),
       .s_axi_control_bvalid(s_axi_control_bvalid),
       .s_axi_control_bready(s_axi_control_bready),
       .s_axi_control_bresp(s_axi_control_bresp),
-      .s_axi_control_arvalid(s_axi_control_arvalid && !rst),
+      .s_axi_control_arvalid(arvalid),
       .s_axi_control_arready(arready),
-      .s_axi_control_araddr(register_address(s_axi_control_araddr)),
+      .s_axi_control_araddr(port_araddr),
       .s_axi_control_rvalid(s_axi_control_rvalid),
       .s_axi_control_rready(s_axi_control_rready),
       .s_axi_control_rdata(rdata),

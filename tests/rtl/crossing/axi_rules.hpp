@@ -31,6 +31,13 @@ class AxiRules {
         last.payload = payload;
     }
 
+    void burst(uint64_t address, uint32_t beats, uint32_t size, uint32_t kind) {
+        require(address % 64 == 0, "a burst does not begin at a line");
+        require(size == 6 && kind == 1, "a burst is not INCR in lines of 64 bytes");
+        require(beats < 16, "a burst is longer than 16 lines");
+        require(address / 4096 == (address + 64 * beats) / 4096, "a burst crosses 4 KiB");
+    }
+
   private:
     std::string broken_;
 };
@@ -60,13 +67,6 @@ template <class Model> class MasterRules : public AxiRules {
     }
 
   private:
-    void burst(uint64_t address, uint32_t beats, uint32_t size, uint32_t kind) {
-        require(address % 64 == 0, "a burst does not begin at a line");
-        require(size == 6 && kind == 1, "a burst is not INCR in lines of 64 bytes");
-        require(beats < 16, "a burst is longer than 16 lines");
-        require(address / 4096 == (address + 64 * beats) / 4096, "a burst crosses 4 KiB");
-    }
-
     Offer<3> ar_, aw_;
     Offer<10> w_;
 };
