@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,11 @@ def simulated_boards(rig: str = "core", archive: Path | None = None) -> Path:
 
 
 def in_process(
-    arguments: Sequence[str], rig: str = "core", archive: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """`python ARGUMENTS`, which finds the module by simulated_boards."""
+    arguments: Sequence[str], rig: str = "core", archive: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """`python ARGUMENTS`, which finds the module by simulated_boards, with further environment
+    variables."""
     places = [str(ROOT / name) for name in ("sdk", "host", ".")]
     made = {
         "LORA_TEST_MODULE": str(simulated_boards(rig, archive)),
@@ -71,7 +73,7 @@ def in_process(
         "PYTHONPATH": os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")]),
     }
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **made},
+        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **made, **(variables or {})},
         capture_output=True, text=True, timeout=LIMIT_SECONDS[rig],
     )  # fmt: skip
 

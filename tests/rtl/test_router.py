@@ -8,6 +8,7 @@ import pytest
 
 from lora_host import abi
 from tests.rtl.bench_rig import build, counted, run
+from tests.rtl.router_cycles import CYCLES, measured
 from tests.rtl_rig import first_then_long, mistaken
 
 pytestmark = pytest.mark.rtl
@@ -48,14 +49,9 @@ def test_random_gathers(bench: Path, cases: int) -> None:
     assert not few, f"{few} found, at least {least} expected"
 
 
-# Boards, rows: cycles, as docs/rtl.md has them.
-CYCLES = {(2, 1): 610, (4, 1): 722, (8, 1): 927, (4, 16): 5053, (4, 64): 18094}
-
-
 @pytest.mark.parametrize("shape", CYCLES)
 def test_cycles_of_a_gather(bench: Path, shape: tuple[int, int]) -> None:
-    found = counted(run(bench, "measure", *shape, 4096, 75))["cycles"]
-    assert found == pytest.approx(CYCLES[shape], rel=0.02)
+    assert measured(bench, *shape) == pytest.approx(CYCLES[shape], rel=0.02)
 
 
 # name: (module, right, wrong)

@@ -56,7 +56,7 @@ class ListTiming:
         self.machine = machine
         self.plan = plan
         self.board = plan.boards[rank]
-        self._fixed_fields = list(_fixed_fields(commands, plan.stage_boards))
+        self.fixed_fields = list(fixed_fields(commands, plan.stage_boards))
         spans = [getattr(command, "span", abi.SPAN_ALL) for command in commands]
         self._received = _find(spans, abi.SPAN_FROM_PREVIOUS)
         self._passed = _find(spans, abi.SPAN_TO_NEXT)
@@ -67,7 +67,7 @@ class ListTiming:
         RequestError names a command that has no timing."""
         known: dict[Any, dict[str, Any]] = {}  # equal commands of other blocks cost the same
         found: list[Op] = []
-        for command, fields, key in self._fixed_fields:
+        for command, fields, key in self.fixed_fields:
             cost = known.get(key)
             if cost is None:
                 cost = known[key] = self._cost(command, step)
@@ -126,7 +126,7 @@ def _rows(command: isa.Command, step: StepShape) -> int:
     return step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
 
 
-def _fixed_fields(
+def fixed_fields(
     commands: Sequence[isa.Command], boards: int
 ) -> Iterator[tuple[isa.Command, dict[str, Any], Any]]:
     """Each command with the fields that do not depend on the step (unit, names, dependencies), and

@@ -37,6 +37,10 @@ class Frames {
             if (port.bytes && (port.offered || random_() % 4)) offer(c, p);
             c.tx_ready |= static_cast<uint8_t>((!port.sent.empty() || random_() % 4) << p);
         }
+        if (!c.link_up) { // nothing is on offer
+            c.tx_ready = 0;
+            return;
+        }
         c.eval(); // what is on offer does not depend on tx_ready
         for (uint32_t p = 0; p < LORA_PORTS; p++)
             if (c.tx_valid >> p & 1 && ports_[p].sent.empty() && !has_room(c, p))

@@ -1,9 +1,12 @@
 // Board memory and the on-chip buffer of an emulated board, by lines, for the units of a card:
-// reads are answered in any order, writes are there when they are told to be.
+// reads are answered in any order, writes are there when they are told to be. Where
+// LORA_TEST_LATENCY has a number, each is over so many cycles after it was taken, one of each a
+// cycle, in order.
 #ifndef LORA_TEST_LINE_MEMORY_HPP
 #define LORA_TEST_LINE_MEMORY_HPP
 
 #include "VControl.h"
+#include <latency.hpp>
 
 extern "C" {
 #include "hal.h"
@@ -32,10 +35,11 @@ class LineMemory {
     bool busy() const { return !reads_.empty() || !writes_.empty(); }
 
     void drive(VControl &c) {
-        c.lines_read_ready = random_() % 8 != 0;
-        c.lines_write_ready = random_() % 8 != 0;
-        c.lines_line_valid = !reads_.empty() && random_() % 4 != 0;
-        c.lines_written = !writes_.empty() && random_() % 4 != 0;
+        cycle_++;
+        c.lines_read_ready = test_latency() || random_() % 8 != 0;
+        c.lines_write_ready = test_latency() || random_() % 8 != 0;
+        c.lines_line_valid = answers(reads_);
+        c.lines_written = answers(writes_);
         c.lines_line_error = c.lines_written_error = 0;
         if (c.lines_line_valid) {
             Request it = any(reads_);
@@ -66,21 +70,27 @@ class LineMemory {
   private:
     struct Request {
         uint32_t bank, number;
-        uint64_t offset, bytes = 0;
+        uint64_t offset, due = 0, bytes = 0;
         uint8_t data[LORA_LINE_BYTES] = {};
     };
 
+    bool answers(const std::vector<Request> &from) {
+        if (from.empty()) return false;
+        return test_latency() ? from.front().due <= cycle_ : random_() % 4 != 0;
+    }
+
     Request any(std::vector<Request> &from) {
-        size_t at = random_() % from.size();
+        size_t at = test_latency() ? 0 : random_() % from.size();
         Request found = from[at];
         from.erase(from.begin() + static_cast<std::ptrdiff_t>(at));
         return found;
     }
 
     // The arena's records say where an address lies.
-    static Request place(bool onchip, uint64_t line, uint32_t number) {
+    Request place(bool onchip, uint64_t line, uint32_t number) const {
         Request found;
         found.number = number;
+        found.due = cycle_ + test_latency();
         found.bank = LORA_BANK_ONCHIP;
         found.offset = line * LORA_LINE_BYTES;
         if (onchip) return found;
@@ -101,6 +111,7 @@ class LineMemory {
     }
 
     std::vector<Request> reads_, writes_;
+    uint64_t cycle_ = 0;
     std::minstd_rand random_;
 };
 

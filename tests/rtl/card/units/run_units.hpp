@@ -4,9 +4,11 @@
 #define LORA_TEST_RUN_UNITS_HPP
 
 #include "VControl.h"
+#include "VControl___024root.h"
 #include "frames.hpp"
 #include "line_memory.hpp"
 #include "units.hpp"
+#include <times.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -29,11 +31,11 @@ class RunUnits {
         c.identity[1] = hal_register(LORA_REG_IDENTITY_SERIAL);
         lines_.drive(c);
         frames_.drive(c);
-        c.eval();
     }
 
-    void see(VControl &c, uint64_t) {
+    void see(VControl &c, uint64_t cycle) {
         if (c.rst) return; // registers begin with any bits
+        if (Times::all().wanted()) see_commands(c, cycle);
         lines_.see(c);
         frames_.see(c);
         if (c.router_wrote) local_.emplace_back(4 * c.router_word, c.router_stored);
@@ -58,6 +60,21 @@ class RunUnits {
     bool stopped_router() { return false; }
 
   private:
+    // Commands of lists that begin or end in this cycle (../units.vlt).
+    void see_commands(VControl &c, uint64_t cycle) {
+        uint32_t begins = c.rootp->card__DOT__run_starts;
+        uint32_t ends = c.rootp->card__DOT__valid & c.rootp->card__DOT__ready & running_;
+        running_ = (running_ & ~ends) | begins;
+        for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
+            if (!((begins | ends) >> unit & 1)) continue;
+            uint32_t index = 0;
+            for (uint32_t bit = 0, at = 14 * unit; bit < 14; bit++, at++)
+                index |= (c.run_index[at / 32] >> at % 32 & 1) << bit;
+            Times::all().command(c.identity[1], cycle, index, ends >> unit & 1);
+        }
+    }
+
+    uint32_t running_ = 0; // units
     LineMemory lines_;
     Frames frames_;
     std::deque<std::pair<uint32_t, uint32_t>> local_;

@@ -1,0 +1,172 @@
+"""Cycles of a simulated card's commands by counts: what is counted, and single commands that were
+measured (tests/rtl/card_units.py measures all of them)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_sdk.compile import isa
+from lora_sdk.compile.lower import lower
+from lora_sdk.plan.collectives import Collective
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.timing.attention_counts import attention_counts
+from lora_sdk.timing.card_costs import card_costs
+from lora_sdk.timing.card_step import CardRow, CardStep, card_step_of
+from lora_sdk.timing.card_time import CardTiming
+from lora_sdk.timing.costs import gather_cycles
+from lora_sdk.timing.designs import load_design
+from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.gather_counts import gather_counts
+from lora_sdk.timing.machine import machine_of
+from lora_sdk.timing.matmul_counts import Arrays, matmul_counts
+from lora_sdk.timing.move_counts import commit_counts
+from lora_sdk.timing.step import beams, decode, prefill
+from lora_sdk.timing.vector_counts import segments, vector_counts
+from tests.rtl.router_cycles import CABLE, COLUMNS, CYCLES, counts
+from tests.unit.plan_rig import LLAMA, overlay
+
+ONE = CardStep((CardRow(20, (0,)),), (0,))
+
+
+def vector(op: int, columns: int, extra: int = 0) -> isa.Vector:
+    return isa.Vector(what="", op=op, columns=columns, extra=extra)
+
+
+def matrix(k: int, n: int, weight_type: int = abi.WEIGHT_FP16) -> isa.Matrix:
+    return isa.Matrix(
+        what="", bank_first=0, bank_count=1, merge=1, weight_line=0, first=0, x_bank=0, y_bank=0,
+        k=k, n=n, x_offset=0, x_stride=0, y_offset=0, y_stride=0, weight_type=weight_type,
+    )  # fmt: skip
+
+
+# Kind, counts, latency: cycles that one command took.
+MEASURED = [
+    (vector(abi.VEC_RESIDUAL, 64), 1, 8, 170),
+    (vector(abi.VEC_RESIDUAL, 144), 3, 31, 1476),
+    (vector(abi.VEC_RMS_SUMS, 64, 64), 1, 8, 511),
+    (vector(abi.VEC_RMS_SUMS, 64, 64), 2, 31, 1117),
+    (vector(abi.VEC_RMS_APPLY, 64, 64), 2, 8, 1005),
+    (vector(abi.VEC_SWIGLU, 96), 1, 31, 1799),
+    (vector(abi.VEC_ARGMAX, 290), 1, 8, 822),
+    (matrix(64, 192), 1, 8, 6976),
+    (matrix(96, 64), 2, 31, 4889),
+]
+
+
+@pytest.mark.parametrize(("command", "rows", "latency", "cycles"), MEASURED)
+def test_single_commands_take_what_they_took(
+    command: isa.Command, rows: int, latency: int, cycles: int
+) -> None:
+    chosen = overlay()
+    plan = make_plan(LLAMA, chosen, chosen.board, 1, context=64)
+    step = CardStep(tuple(CardRow(20, (i,)) for i in range(rows)), tuple(range(rows)))
+    found = CardTiming(plan, 0, [command], latency).command(command, step)
+    assert found == pytest.approx(cycles, rel=0.03)
+
+
+def test_segments_are_those_of_the_numbers() -> None:
+    assert segments(64) == [32, 32]
+    assert segments(144) == [32, 32, 32, 32, 16]
+    assert segments(512) == [64] * 8
+    assert segments(512, first=256, columns=256) == [64] * 4
+
+
+def test_heads_that_begin_within_a_line_wait_for_it() -> None:
+    narrow = vector_counts(vector(abi.VEC_ROPE, 96, 16), 2, 16)
+    assert (narrow["group"], narrow["shared"]) == (12, 6)
+    assert vector_counts(vector(abi.VEC_ROPE, 96, 32), 2, 32)["shared"] == 0
+
+
+def test_a_round_that_cannot_be_read_in_time_is_waited_for() -> None:
+    fast, late = (Arrays(8, 1, fill) for fill in (0, 50))
+    assert matmul_counts(fast, matrix(64, 16), 1)["cycle"] == 2 * (256 + 32)
+    assert matmul_counts(late, matrix(64, 16), 1)["cycle"] == 2 * (256 + 32)
+    # the second round's side is free 32 cycles before the stripe begins
+    assert matmul_counts(late, matrix(512, 8), 1)["cycle"] == 256 + 50 + 256
+    assert matmul_counts(late, matrix(384, 8), 1)["cycle"] == 256 + 50 + 256
+    assert matmul_counts(fast, matrix(512, 8), 3)["cycle"] == 3 * (512 + 32)
+
+
+def test_attention_counts_tiles_pages_and_paths() -> None:
+    chosen = overlay()
+    kv = make_plan(LLAMA, chosen, chosen.board, 1, context=128).boards[0].kv
+    command = next(
+        c for c in lower(LLAMA, make_plan(LLAMA, chosen, chosen.board, 1, context=128), 0)
+        if isinstance(c, isa.Attention)
+    )  # fmt: skip
+    heads = command.q_heads
+    one = attention_counts(kv, command, [CardRow(40, (3,))])
+    assert one["tile"] == 2 * heads  # positions 0 to 40
+    assert one["block"] == heads * (2 + 1 + 2 + 1)  # K and V of two pages and of the slot's
+    longer = attention_counts(kv, command, [CardRow(40, (3, 4, 33))])
+    assert longer["weigh"] == heads * (2 + 3) and longer["block"] == heads * (2 + 2 + 2 + 2)
+    assert attention_counts(kv, command, [CardRow(0, (3,))]).get("table", 0) == 0
+    windowed = attention_counts(kv, replace(command, window=16), [CardRow(100, (3,))])
+    assert windowed["tile"] == 2 * heads  # positions 85 to 100
+
+
+def test_positions_that_follow_each_other_are_moved_together() -> None:
+    chosen = overlay()
+    kv = make_plan(LLAMA, chosen, chosen.board, 1, context=64).boards[0].kv
+    assert commit_counts(kv, [(30, 31)])["run"] == 1
+    assert commit_counts(kv, [(30, 31, 32, 40), (5,)])["run"] == 4
+
+
+def test_a_gather_counts_the_busiest_lane() -> None:
+    rows = Collective("", 4096, 32, 32, 2)
+    two, four = gather_counts(rows, 2, False, 1), gather_counts(rows, 4, True, 1)
+    assert (two["hop"], four["hop"]) == (1, 2)
+    assert two["frame"] == 1 and four["frame"] > two["frame"]
+    assert gather_counts(rows, 4, True, 16)["piece"] > 10 * four["piece"]
+
+
+def test_a_step_is_its_commands_and_what_control_takes() -> None:
+    """On one board each command waits for the one before."""
+    chosen = overlay()
+    plan = make_plan(LLAMA, chosen, chosen.board, 1, context=64)
+    commands = lower(LLAMA, plan, 0)
+    timing = CardTiming(plan, 0, commands, 31)
+    found, each = timing.step(ONE), [timing.command(command, ONE) for command in commands]
+    assert each[0] == 0 and sum(map(bool, each)) > 20  # the header commits nothing
+    between = timing.costs.between * sum(map(bool, each))
+    assert found.timeline.cycles == pytest.approx(sum(each) + between, rel=0.01)
+    assert found.cycles == found.timeline.cycles + timing.besides(ONE)
+    assert timing.besides(ONE) > 5000
+
+
+def test_a_step_of_known_sizes_is_rows_in_chains() -> None:
+    one = card_step_of(decode(40))
+    assert one == CardStep((CardRow(39, (0,)),), (0,), ((0,),))
+    found = card_step_of(prefill(3, start=10, committed=4))
+    assert [row.visible for row in found.rows] == [11, 12, 13]
+    assert found.selected == (2,) and found.commits == ((0, 1, 2, 3),)
+    several = card_step_of(beams(1, 3, 50, 0))
+    assert [row.visible for row in several.rows] == [50] * 3 and len(several.selected) == 3
+
+
+@pytest.mark.parametrize("shape", CYCLES)
+def test_gathers_take_what_they_took_by_counts(shape: tuple[int, int]) -> None:
+    found = card_costs().cycles("gather", counts(*shape), 0)
+    assert found == pytest.approx(CYCLES[shape], rel=0.12)
+
+
+LINKS = {(2, 1): 139, (4, 1): 198, (8, 1): 356, (4, 16): 918, (4, 64): 3222}
+
+
+@pytest.mark.parametrize("shape", CYCLES)
+def test_designs_are_charged_hops_and_bytes_alone(shape: tuple[int, int]) -> None:
+    """Of the Router's own work, which docs/timing.md tells, their links have nothing."""
+    design = machine_of(load_design("own-u280"), board_facts("u280"))
+    links = replace(design, hop_cycles=CABLE, port_rate=abi.LINE_BYTES)
+    boards, rows = shape
+    found, _ = gather_cycles(links, boards, COLUMNS, rows, 2)
+    assert found == pytest.approx(LINKS[shape], abs=1) and 2.5 * found < CYCLES[shape]
+
+
+def test_a_command_without_costs_is_named() -> None:
+    with pytest.raises(RequestError, match="'other' has no cycles"):
+        card_costs().cycles("other", {"command": 1}, 31)
