@@ -95,11 +95,12 @@ class Board {
         uint32_t control = calls_.get_register(LORA_REG_AP_CTRL);
         if (card_->done() && !(control & LORA_AP_DONE)) card_->host_read(LORA_REG_AP_CTRL / 4);
         if (!(control & LORA_AP_START)) return;
+        card_->links().look(calls_);
         card_->host_write(LORA_REG_AP_CTRL / 4, LORA_AP_START);
         runs_ = true;
     }
 
-    // The card counts CYCLES_PER_MS of card.sv.
+    // The card counts milliseconds of a clock of its own.
     uint32_t watchdog(uint32_t ms) const {
         uint64_t cycles = static_cast<uint64_t>(ms) * config_.cycles_per_ms;
         uint64_t found = (cycles + CARD_CYCLES_PER_MS - 1) / CARD_CYCLES_PER_MS;
@@ -120,8 +121,6 @@ class Board {
         calls_.set_register(offset, value);
         if (control && (value & LORA_AP_DONE)) runs_ = false;
     }
-
-    enum : uint32_t { CARD_CYCLES_PER_MS = 200000 };
 
     const lora_sim_config config_;
     const lora_board_calls &calls_;

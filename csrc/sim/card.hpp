@@ -23,8 +23,8 @@ class Card {
     };
 
     Card(const CardMemory &memory, Timing &timing, uint32_t kind, uint32_t serial)
-        : timing_(timing), words_(memory, timing), lists_(memory, timing), lines_(memory, timing),
-          links_(timing) {
+        : words_(memory, timing), lists_(memory, timing), lines_(memory, timing), links_(timing) {
+        context_.threads(1);
         context_.randReset(2); // registers begin with any bits
         context_.randSeed(static_cast<int>(timing.config.seed & 0x7fffffff) | 1);
         card_ = std::make_unique<VCard>(&context_);
@@ -110,7 +110,6 @@ class Card {
              seen.card__DOT__its_control__DOT__core__DOT__register_file__DOT__stored});
     }
 
-    Timing &timing_;
     WordMemory words_;
     ListMemory lists_;
     LineMemory lines_;

@@ -77,8 +77,13 @@ class Links {
                 frame.time += timing_.random() ? 0 : timing_.config.link_latency;
                 port.arriving.push_back(std::move(frame));
             }
-            port.up = calls.port_up(p, &port.room);
         }
+        look(calls);
+    }
+
+    // Ports may have come up, or gone down, while nothing ran.
+    void look(const lora_board_calls &calls) {
+        for (uint32_t p = 0; p < LORA_PORTS; p++) ports_[p].up = calls.port_up(p, &ports_[p].room);
     }
 
   private:

@@ -8,8 +8,7 @@
 
 namespace {
 
-constexpr uint32_t MOST_SLICES = 16;        // a person's Ctrl-C waits for these
-constexpr uint32_t ONCHIP_BYTES = 16 << 20; // of card.sv
+constexpr uint32_t MOST_SLICES = 16; // a person's Ctrl-C waits for these
 
 struct Cluster {
     lora_control control;
@@ -70,7 +69,7 @@ extern "C" {
 
 EXPORTED uint32_t lora_sim_version(void) { return LORA_SIM_VERSION; }
 
-EXPORTED uint32_t lora_sim_onchip_bytes(void) { return ONCHIP_BYTES; }
+EXPORTED uint32_t lora_sim_onchip_bytes(void) { return CARD_ONCHIP_BYTES; }
 
 EXPORTED const lora_control *lora_sim_open(const lora_sim_config *config) {
     auto *cluster = valid(config) ? new (std::nothrow) Cluster() : nullptr;

@@ -3,10 +3,12 @@ that do not depend on this computer."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from lora_host import abi, sim
 from lora_host.errors import LoraError, RequestError
 from lora_sdk import Engine, SamplingParams
 from tests.commands import RUN
-from tests.processes import environment
+from tests.processes import ROOT, environment
 from tests.variants import variant, write_checkpoint
 
 pytestmark = [pytest.mark.rtl, pytest.mark.slow]
@@ -55,6 +57,45 @@ def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
     tokens, cycles = run(folder, "sim", boards)
     assert tokens == wanted and len(tokens) == COUNT and none == []
     assert len(cycles) == boards and min(cycles) > 10_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 4])
+def test_memory_and_links_that_answer_now_and_then(
+    folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order, whenever they like: the same tokens."""
+    wanted, _ = run(folder, "emu", 2)
+    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, seed=seed))
+    assert run(folder, "sim", 2)[0] == wanted
+
+
+MISTAKES = (
+    ("line_memory.hpp", "it.data, it.bytes)", "it.data, ~0ull)"),  # neighbours are written over
+    ("control_memory.hpp", "address_ += LORA_LINE_BYTES;", ""),  # a list's first line again
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
+def test_mistakes_around_the_card_are_noticed(
+    name: str, right: str, wrong: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card as it is, its surroundings with a planted mistake."""
+    sources = Path(shutil.copytree(ROOT / "csrc" / "sim", tmp_path / "sim"))
+    text = (sources / name).read_text()
+    assert text.count(right) == 1
+    (sources / name).write_text(text.replace(right, wrong))
+    target = tmp_path / sim.LIBRARY
+    make = ["make", "-C", str(sources), f"ROOT={ROOT}", f"TARGET={target}"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    wanted, _ = run(folder, "emu", 1)
+    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, found=sim.load(target)))
+    try:
+        tokens, _ = run(folder, "sim", 1)
+    except LoraError:
+        return
+    assert tokens != wanted
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_host.selection import check_spares, select
 from lora_sdk.core.options import EngineOptions
+from tests.commands import lora_run
 
 OVERLAY = load_overlay("lora_f_u280")
 FACTS = Path(__file__).resolve().parents[2] / "sdk/lora_sdk/timing/data/control.yaml"
@@ -70,6 +71,11 @@ def test_the_library_is_the_packages_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
     sim.library()
     sim.library.cache_clear()
     assert asked == [Path(sim.__file__).resolve().parent / sim.LIBRARY]
+
+
+def test_help_names_the_uri() -> None:
+    done = lora_run("--help")
+    assert done.returncode == 0 and b"sim:u280 (simulated cards)" in b" ".join(done.stdout.split())
 
 
 def test_a_uri_of_simulated_cards() -> None:

@@ -23,8 +23,8 @@ struct lora_board_calls {
     int (*unit_fails)(void); /* fault: this read of a unit does */
     uint64_t (*time)(void);
     void (*pass)(uint64_t cycles); /* time passes on this board */
-    /* Links; only from `send` and `take`. Whether the channel is up, and frames that the far end
-     * has room for: the last room is poison's. */
+    /* Links; frames only from `send` and `take`. Whether the channel is up, and frames that the far
+     * end has room for: the last room is poison's. */
     int (*port_up)(uint32_t port, uint32_t *room);
     void (*port_send)(uint32_t port, const uint8_t *frame, uint32_t bytes, uint64_t sent_at);
     /* The next frame, of at most LORA_EMU_FRAME_ROOM bytes; 0: there is none. */
