@@ -11,7 +11,8 @@ array set options {
     ipx::associate_bus_interfaces {-busif: -clock: -reset:} ipx::add_memory_map {-quiet}
     ipx::add_address_block {-quiet} ipx::add_register {} ipx::add_register_parameter {}
     ipx::create_xgui_files {} ipx::update_checksums {} ipx::check_integrity {-kernel} ipx::save_core {}
-    ipx::current_core {} set_property {}
+    ipx::current_core {} set_property {-dict} create_ip {-name: -vendor: -library: -version: -module_name: -dir:}
+    get_ips {-quiet} generate_target {-force}
 }
 namespace eval ipx {}
 namespace eval as_ipx {}
@@ -81,12 +82,40 @@ proc as_get_files {values rest} { return [found file $values $rest] }
 proc as_get_filesets {values rest} { return [found fileset $values $rest] }
 proc as_get_runs {values rest} { return [found run $values $rest] }
 proc as_set_property {values rest} {
+    if {[dict exists $values -dict]} {
+        lassign $rest pairs object
+        if {[llength $rest] != 2} { error "set_property: a list and an object expected, $rest found" }
+        foreach {name value} $pairs { as_set_property {} [list $name $value $object] }
+        return
+    }
     lassign $rest name value object
     if {[llength $rest] != 3} { error "set_property: name, value and object expected, $rest found" }
     known $object
+    if {[info exists ::core_of($object)] &&
+            [string range $name 7 end] ni $::cores($::core_of($object))} {
+        error "set_property: $::core_of($object) has no $name"
+    }
     set ::props($object,[string toupper $name]) $value
 }
 proc as_ipx::current_core {values rest} { known core; return core }
+
+# Cores of the vendor's catalogue that scripts here make, and the options that they have.
+array set cores {
+    aurora_64b66b {C_AURORA_LANES C_LINE_RATE C_REFCLK_FREQUENCY C_INIT_CLK dataflow_config interface_mode flow_mode
+                   crc_mode drp_mode SupportLevel}
+    dfx_decoupler {ALL_PARAMS}
+}
+proc as_create_ip {values rest} {
+    known project
+    if {![info exists ::cores([dict get $values -name])]} { error "create_ip: no core [dict get $values -name]" }
+    set ::core_of([made ip:[dict get $values -module_name]]) [dict get $values -name]
+}
+proc as_get_ips {values rest} { return [found ip $values $rest] }
+proc as_generate_target {values rest} {
+    lassign $rest target core
+    known $core
+    if {$target ne "all"} { error "generate_target: $target" }
+}
 
 proc top_ports {} {
     set top $::props(fileset:sources_1,TOP)

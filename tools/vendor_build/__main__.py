@@ -4,6 +4,7 @@
     python -m tools.vendor_build package --board u280 --kernel control --out DIR   # vivado
     python -m tools.vendor_build xclbin  --board u280 --aurora CHECKOUT --out DIR  # and v++
     python -m tools.vendor_build vrtbin  --board v80 --kernel control --out DIR    # and slashkit
+    python -m tools.vendor_build region  --board v80 --out DIR     # its link cores and decoupler
     python -m tools.vendor_build check   --board v80 --kernel control --out DIR    # what was linked
 
 Exit: 0 done, 1 something is missing, failed or differs, 2 wrong use. docs/vendor_build.md has the
@@ -29,6 +30,7 @@ from tools.vendor_build.kernels import kernel_row
 from tools.vendor_build.plan import PARTS, Plan, make_plan
 
 CONTAINERS = {"xclbin": "u280", "vrtbin": "v80"}
+TARGETS = CONTAINERS | {"region": "v80"}  # of one board
 
 
 def main(given: list[str] | None = None) -> int:
@@ -59,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tools.vendor_build", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("target", choices=("files", "package", "check", *CONTAINERS))
+    parser.add_argument("target", choices=("files", "package", "region", "check", *CONTAINERS))
     parser.add_argument("--board", required=True, help=" or ".join(PARTS))
     parser.add_argument(
         "--overlay", default="", help="name, folder or manifest; default: lora_f_BOARD"
@@ -89,6 +91,8 @@ def _build(options: argparse.Namespace) -> dict[str, Any]:
     if options.target != "files":
         steps.check_tools(build, options.target)
     files = write_files(plan, folder, options.platform or DEVELOPMENT_PLATFORM)
+    if options.target == "region":
+        return _made(plan, [steps.region_parts(build)])
     if options.target != "files":
         steps.package(build)
         files = [folder / "ip" / "component.xml"]
@@ -110,7 +114,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise BuildError(
             f"BOARD={options.board or '(none)'}: one of {', '.join(known)} expected", usage=True
         )
-    expected = CONTAINERS.get(options.target, options.board)
+    expected = TARGETS.get(options.target, options.board)
     if expected != options.board:
         other = next(name for name, board in CONTAINERS.items() if board == options.board)
         raise BuildError(

@@ -47,9 +47,9 @@ class Build:
 
 def tools_for(build: Build, target: str) -> list[str]:
     """Programs that a target runs."""
-    linkers = {"xclbin": ["v++"], "vrtbin": ["slashkit"], "package": []}
-    more = ["git", "make", "tar"] if build.links and target != "package" else []
-    return ["vivado", *linkers[target], *more]
+    linkers = {"xclbin": ["v++"], "vrtbin": ["slashkit"]}.get(target, [])
+    more = ["git", "make", "tar"] if build.links and linkers else []
+    return ["vivado", *linkers, *more]
 
 
 def check_tools(build: Build, target: str) -> None:
@@ -61,7 +61,7 @@ def check_tools(build: Build, target: str) -> None:
     if build.links and target == "vrtbin":
         raise BuildError(
             "link cores of the V80: slashkit's region for kernels has no transceiver ports "
-            "(docs/vendor_build.md); KERNEL=control builds without links"
+            "(docs/vendor_build.md); KERNEL=control builds without links, `region` makes the cores"
         )
     if build.links and target == "xclbin":
         if build.aurora is None:
@@ -83,6 +83,18 @@ def package(build: Build) -> None:
                                      "-tclargs", str(plan)])  # fmt: skip
     found = check_component(build.plan, build.folder / "ip" / "component.xml")
     _refuse("ip/component.xml", found)
+
+
+def region_parts(build: Build) -> Path:
+    """Makes the link cores and the decoupler that a region of the V80 with links needs; nothing
+    here puts them into one (docs/vendor_build.md)."""
+    folder = build.folder / "region"
+    _clear(folder)
+    script, plan = SCRIPTS / "region_parts.tcl", build.folder / "plan.tcl"
+    _run("link cores and decoupler", build.folder, [
+        "vivado", "-mode", "batch", "-source", str(script), "-tclargs", str(plan),
+    ])  # fmt: skip
+    return folder
 
 
 def link_xclbin(build: Build) -> Path:

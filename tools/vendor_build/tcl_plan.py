@@ -6,11 +6,16 @@ from pathlib import Path
 
 import yaml
 
+from lora_host import abi
+from tools.vendor_build.aurora_flow import lane_rate
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.kernel_xml import LIBRARY, VENDOR, VERSION
 from tools.vendor_build.kernels import RTL
 from tools.vendor_build.plan import CLOCK, CONTROL, INTERRUPT, RESET, Plan
+from tools.vendor_build.signals import Interface
 from tools.vendor_build.tcl import assigned, pairs, words
+
+REFERENCE_MHZ = "322.265625"  # of the V80's transceivers: assumed, nobody here has a board
 
 
 def plan_tcl(plan: Plan, folder: Path, generated: list[Path]) -> str:
@@ -32,9 +37,10 @@ def plan_tcl(plan: Plan, folder: Path, generated: list[Path]) -> str:
         "period": f"{1e9 / plan.overlay.clock_hz:.3f}",
         "interfaces": words(
             pairs({"name": one.name, "type": one.type, "mode": "master" if one.master else "slave",
-                   "width": one.width, "ports": pairs(one.ports)})
+                   "width": one.width, "ports": pairs(one.ports), "widths": pairs(widths(one))})
             for one in plan.interfaces
         ),
+        "link": pairs(link_facts(plan)),
         "registers": words(
             pairs({"name": one.name, "offset": hex(one.offset), "bits": one.bits, 
                    "access": one.access,
@@ -48,6 +54,24 @@ def plan_tcl(plan: Plan, folder: Path, generated: list[Path]) -> str:
         "kernel_xml": folder / "kernel.xml",
     }  # fmt: skip
     return "# Made from a manifest by tools/vendor_build.\n" + assigned("plan", facts)
+
+
+def widths(one: Interface) -> dict[str, int]:
+    """Bits of each signal."""
+    return {signal.logical: signal.width for signal in one.signals}
+
+
+def link_facts(plan: Plan) -> dict[str, object]:
+    """What the Aurora cores are told; no ports where the kernel has no links. The rate is
+    AuroraFlow's too, so that boards of both kinds understand each other."""
+    links = plan.overlay.links
+    return {
+        "ports": words(range(abi.PORTS if plan.row.links else 0)),
+        "lanes": links.lanes,
+        "rate": f"{lane_rate(plan.overlay) / 1e9:.10g}",
+        "reference": REFERENCE_MHZ,
+        "framing": int(links.framing),
+    }
 
 
 def clock_xdc(plan: Plan) -> str:

@@ -32,10 +32,11 @@ module onchip_memory #(
     logic                error;
     logic [TAG_BITS-1:0] tag;
   } answer_t;
-  (* ram_style = "ultra" *) logic [511:0] lines[LINES];
-  logic [511:0] found[STAGES+1];
+  // the arbiter lets no read meet a write of its line
+  (* ram_style = "ultra", rw_addr_collision = "no", no_rw_check *) logic [511:0] lines[LINES];
+  logic [STAGES:0][511:0] found;
   logic [STAGES:0] valid;
-  answer_t answer[STAGES+1];
+  answer_t [STAGES:0] answer;
   logic writes;
   assign writes = write_valid && !write_failed;
   always_ff @(posedge clk)
