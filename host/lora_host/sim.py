@@ -14,7 +14,7 @@ from .errors import OverlayError, RequestError
 from .overlay import Overlay
 
 LIBRARY = "_lora_sim.so"  # only in this package's folder
-VERSION = 1  # of csrc/sim/sim.hpp
+VERSION = 2  # of csrc/sim/sim.hpp
 BUILD = "build it in a checkout with 'make sim-build' (it needs Verilator)"
 MEMORY_NS = 122.2  # window_ns of timing/data/control.yaml: idle latency of HBM
 SLICE = 500  # cycles between two looks at other boards and at the host, where links allow it
@@ -62,7 +62,7 @@ def load(path: Path) -> Any:
         raise RequestError(
             f"simulated cards: {path} has version {version}, {VERSION} expected; {BUILD}"
         )
-    found.lora_sim_onchip_bytes.restype = ctypes.c_uint32
+    found.lora_sim_onchip_bytes.restype = found.lora_sim_lanes.restype = ctypes.c_uint32
     found.lora_sim_open.restype = ctypes.c_void_p
     found.lora_sim_open.argtypes = (ctypes.POINTER(_Config),)
     found.lora_sim_close.argtypes = (ctypes.c_void_p,)
@@ -84,12 +84,15 @@ def library() -> Any:
 
 class Cards:
     """Cards of one emulated cluster, in its boards' places. `found`: another library than this
-    package's. `seed`: not 0, and memory and links answer now and then, for tests."""
+    package's. `seed`: not 0, and memory and links answer now and then, for tests. `lanes`: of the
+    FP16 arrays. `latency`: of memory, cycles."""
 
     def __init__(self, overlay: Overlay, boards: int, seed: int = 0, found: Any = None) -> None:
         self._library = library() if found is None else found
         _check(overlay, int(self._library.lora_sim_onchip_bytes()))
         config = _config(overlay, boards, seed)
+        self.lanes = int(self._library.lora_sim_lanes())
+        self.latency = int(config.latency)
         self._address = self._library.lora_sim_open(ctypes.byref(config))
         if not self._address:
             raise RequestError("simulated cards: no memory for them")

@@ -154,6 +154,15 @@ class Statistics:
             f"{clock / 1e6:.0f} MHz) in {steps} steps: {most // steps} a step, "
             f"{most // tokens} a new token"
         )
+        assert boards is not None and boards.cards is not None
+        cards, modelled = boards.cards, None
+        if self._modelled is not None:
+            modelled = self._modelled.card_cycles(cards.lanes, cards.latency)
+        if modelled:
+            yield (
+                f"modelled: {modelled:.0f} cycles of the same steps on the simulated card "
+                f"({modelled / most - 1:+.1%}), {modelled / steps:.0f} a step"
+            )
 
     @staticmethod
     def _line(text: str) -> None:

@@ -33,6 +33,7 @@ class RunTime:
         self.steps: Counter[StepShape] = Counter()
         self.sums, self.summed = 0, 0  # of weights: commands, bytes
         self._pace = ScrubPace(config, plan, commands)
+        self._commands = commands
         self.first: list[StepShape] = []  # in order, for a trace; the counter holds all
 
     def add(self, shape: StepShape) -> None:
@@ -54,6 +55,21 @@ class RunTime:
     def seconds(self, shape: StepShape) -> float:
         """Modelled seconds of one step."""
         return self.timing.step(shape).timeline.cycles / self.timing.machine.clock_hz
+
+    def card_cycles(self, lanes: int, latency: float) -> float | None:
+        """Modelled cycles of all steps on a simulated card, whose memory answers after `latency`
+        cycles. None for several boards, whose links that model does not have, and for a card of
+        another array."""
+        from lora_sdk.timing.card_step import card_step_of
+        from lora_sdk.timing.card_time import CardTiming
+
+        plan = self.timing.plan
+        if plan.size > 1:
+            return None
+        card = CardTiming(plan, 0, self._commands[0], latency)
+        if card.costs.lanes != lanes:
+            return None
+        return sum(n * card.step(card_step_of(step)).cycles for step, n in self.steps.items())
 
     def totals(self, prefill: bool) -> Totals:
         """Sums over the steps with rows that are not sampled (prompts), or over all others."""
