@@ -24,6 +24,7 @@ IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
 # Verilator's runtime has 32 KiB of thread-local data. glibc keeps less free for a module
 # that is loaded late and wants its own at fixed places.
 TUNABLES = "glibc.rtld.optional_static_tls=65536"
+TRACED = "-Wl,--wrap=emu_wire_before"  # tests/rtl/card/units/frame_trace.c
 
 
 def newest(paths: list[Path]) -> float:
@@ -31,8 +32,9 @@ def newest(paths: list[Path]) -> float:
     return max(path.stat().st_mtime for path in paths)
 
 
-def compile_into(folder: Path, control: Path) -> Path:
-    """The finished module's path in `folder`."""
+def compile_into(folder: Path, control: Path, flags: str) -> Path:
+    """The finished module's path in `folder`. `flags`: of the linker."""
+    os.environ["LDFLAGS"] = flags
     builder = checkout_build().make_builder(absolute=True, control=control)
     with tempfile.TemporaryDirectory(prefix="boards-", dir=folder) as work:
         made = Path(builder.compile(tmpdir=work, verbose=False))
@@ -56,7 +58,7 @@ def simulated_boards(rig: str = "core", archive: Path | None = None) -> Path:
         for found in folder.glob("**/_lora.*.so"):
             if found.stat().st_mtime > since:
                 return found
-        return compile_into(folder, archive)
+        return compile_into(folder, archive, TRACED if rig == "card" else "")
 
 
 def in_process(

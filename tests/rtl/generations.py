@@ -3,6 +3,7 @@ own loop of single steps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,7 +55,8 @@ class Seen:
     """`steps`: each board's last step, counted from the one before the run. `ring`: step, counted
     so, and token of each entry. `looks`, `reads`: at the token register, and of the ring. `redone`:
     steps. `codes`: of the boards' error records. `after`: tokens of single steps behind it. `kv`: K
-    and V of all positions."""
+    and V of all positions. `arenas`: board, bank, offset, size, and CRC-32 of the bytes behind the
+    run."""
 
     tokens: list[int]
     rows: int = 0
@@ -68,6 +70,7 @@ class Seen:
     error: str = ""
     after: list[int] = field(default_factory=list)
     kv: int = 0
+    arenas: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def kv_of(runner: Runner, positions: int) -> int:
@@ -76,6 +79,34 @@ def kv_of(runner: Runner, positions: int) -> int:
     used = pages()[: -(-positions // abi.TILE_POSITIONS)]
     arrays = KvTransfer(cast(Any, opened)).read(used, positions)
     return crc32(np.ascontiguousarray(arrays.v), crc32(np.ascontiguousarray(arrays.k)))
+
+
+def arenas_of(runner: Runner, board: int) -> Iterator[tuple[int, int, int]]:
+    """Bank, offset and size of each of the board's arenas."""
+    kind = abi.dtype("arena_record")
+
+    def register(offset: int) -> int:
+        return runner.cluster.register(board, 0, offset)
+
+    for i in range(register(abi.REG_ARENA_COUNT)):
+        place = abi.REG_ARENAS + i * kind.itemsize
+        words = [register(place + at) for at in range(0, kind.itemsize, 4)]
+        record = np.array(words, "<u4").view(kind)[0]
+        if record["valid"]:
+            yield int(record["bank"]), int(record["offset"]), int(record["bytes"])
+
+
+def sums_of_arenas(runner: Runner) -> list[tuple[int, ...]]:
+    """Of all bytes but the cycles that boards have counted."""
+    control, found = runner.plan.overlay.control_bank, list[tuple[int, ...]]()
+    _, at = abi.dtype("completion").fields["cycles"]
+    for board in range(runner.plan.size):
+        for bank, offset, size in arenas_of(runner, board):
+            data = runner.cluster.read(board, bank, offset, size)
+            if (bank, offset) == (control, abi.COMPLETION_OFFSET):
+                data[at : at + 8] = bytes(8)
+            found.append((board, bank, offset, size, crc32(data)))
+    return found
 
 
 def end_at(runner: Runner, rows: int, wanted: int) -> None:
@@ -92,6 +123,7 @@ def go_on(runner: Runner, seen: Seen) -> None:
     done = len(PROMPT) + seen.rows
     seen.after, _ = greedy(runner, seen.tokens[seen.rows - 1], AFTER, done)
     seen.kv = kv_of(runner, done)
+    seen.arenas = sums_of_arenas(runner)
 
 
 def ring_of(runner: Runner, first: int, count: int) -> list[tuple[int, int]]:

@@ -11,7 +11,8 @@ module card
     parameter int LANES         = 32,      // as mpu_unit has them
     parameter int MPU_ROWS      = 1,
     parameter int DEPTH         = 8,
-    parameter int TILES         = 4096
+    parameter int TILES         = 4096,
+    parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
 ) (
     input  logic                  clk,
     input  logic                  rst,
@@ -100,6 +101,7 @@ module card
     output logic [UNITS-1:0][6:0]  run_rows
 );
   localparam int MPU = LORA_UNIT_MPU, VFU = LORA_UNIT_VFU, DMA = LORA_UNIT_DMA, ROUTER = LORA_UNIT_ROUTER;
+  logic mpu_clk, vfu_clk, dma_clk, router_clk, memory_clk;
 
   // --- commands: of the sequencer and of the core's mailboxes ----------------------------------------
   logic [LORA_UNITS-1:0] mail_start, mail_abort;
@@ -342,7 +344,7 @@ module card
       .PORTS(PORTS),
       .TAG_BITS(TAG_BITS)
   ) memory (
-      .clk(clk),
+      .clk(memory_clk),
       .rst(rst),
       .arena_write(arena_write),
       .arena_word(arena_word),
@@ -388,6 +390,43 @@ module card
       .written_error(lines_written_error)
   );
 
+  // --- clocks ----------------------------------------------------------------------------------------
+  // Simulated, a unit that sleeps costs nothing. It has come to rest when it was idle for a while; what may change its state
+  // wakes it in the same cycle. In hardware all have the card's clock.
+  if (SLEEPS != 0) begin : gated
+    localparam int REST = 255;
+    logic [PORTS:0] wake, awake, opens;
+    logic [PORTS:0][7:0] left;
+    logic [31:0] epoch_before;
+    logic tests;
+    always_comb begin
+      {wake[OF_MPU], wake[OF_VFU]} = ~{mpu_idle, vfu_idle} | {mpu_valid, vfu_valid};
+      {wake[OF_DMA], wake[OF_ROUTER]} = ~{dma_idle, router_idle} | {dma_valid, router_valid};
+      wake[OF_DMA] |= arena_write;
+      wake[OF_ROUTER] |= rx_valid != '0 || tx_valid != '0 || poisons || link_test_start || tests || router_load ||
+          link_epoch != epoch_before;
+      wake[OF_MPU] |= announces[MPU] || starts[MPU] || aborts[MPU];
+      wake[OF_VFU] |= announces[VFU] || starts[VFU] || aborts[VFU];
+      wake[OF_DMA] |= announces[DMA] || starts[DMA] || aborts[DMA];
+      wake[OF_ROUTER] |= announces[ROUTER] || starts[ROUTER] || aborts[ROUTER];
+      wake[PORTS-1:0] |= reads | writes | lines | open | refused | failed | {PORTS{rst}};
+      wake[PORTS] = wake[PORTS-1:0] != '0 || arena_write || lines_line_valid || lines_written || lines_read_valid ||
+          lines_write_valid;
+      for (int p = 0; p <= PORTS; p++) awake[p] = wake[p] || left[p] != '0;
+    end
+    always_ff @(posedge clk) begin
+      for (int p = 0; p <= PORTS; p++) left[p] <= wake[p] ? 8'(REST) : left[p] - 8'(left[p] != '0);
+      epoch_before <= link_epoch;
+      if (link_test_done || link_test_failed) tests <= 1'b0;
+      if (link_test_start) tests <= 1'b1;
+      if (rst || restart) tests <= 1'b0;
+    end
+    always_latch if (!clk) opens = awake;
+    assign {memory_clk, router_clk, mpu_clk, dma_clk, vfu_clk} = {PORTS + 1{clk}} & opens;
+  end else begin : always_on
+    assign {memory_clk, router_clk, mpu_clk, dma_clk, vfu_clk} = {PORTS + 1{clk}};
+  end
+
   // --- units -----------------------------------------------------------------------------------------
   mpu_unit #(
       .LANES(LANES),
@@ -396,7 +435,7 @@ module card
       .TILES(TILES),
       .TAG_BITS(TAG_BITS)
   ) mpu_here (
-      .clk(clk),
+      .clk(mpu_clk),
       .rst(rst),
       .unit_announce(announces[MPU]),
       .unit_line(unit_line),
@@ -463,7 +502,7 @@ module card
   );
   assign read_tag[OF_VFU][TAG_BITS-1:16] = '0;
   vector_part vector_here (
-      .clk(clk),
+      .clk(vfu_clk),
       .rst(rst),
       .unit_announce(announces[VFU]),
       .unit_line(unit_line),
@@ -509,7 +548,7 @@ module card
   );
   assign read_tag[OF_DMA][TAG_BITS-1:6] = '0;
   dma dma_here (
-      .clk(clk),
+      .clk(dma_clk),
       .rst(rst),
       .unit_announce(announces[DMA]),
       .unit_line(unit_line),
@@ -574,7 +613,7 @@ module card
   assign serial = identity[1];
   assign read_tag[OF_ROUTER][TAG_BITS-1:4] = '0;
   router router_here (
-      .clk(clk),
+      .clk(router_clk),
       .rst(rst),
       .unit_announce(announces[ROUTER]),
       .unit_line(unit_line),

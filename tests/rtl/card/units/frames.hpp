@@ -41,7 +41,7 @@ class Frames {
             c.tx_ready = 0;
             return;
         }
-        c.eval(); // what is on offer does not depend on tx_ready
+        // What is on offer comes from registers.
         for (uint32_t p = 0; p < LORA_PORTS; p++)
             if (c.tx_valid >> p & 1 && ports_[p].sent.empty() && !has_room(c, p))
                 c.tx_ready &= static_cast<uint8_t>(~(1u << p));

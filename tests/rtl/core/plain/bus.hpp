@@ -47,13 +47,16 @@ class Bus {
         list_.drive(core_, varied_ ? 2 + random_() % 8 : read_cycles_, waits);
     }
 
-    void see() { list_.see(core_); }
+    void see() {
+        see_memory();
+        list_.see(core_);
+    }
 
+    // The next eval, with the next inputs, sees that the clock has fallen.
     void rise() {
         core_.clk = 1;
         core_.eval();
         core_.clk = 0;
-        core_.eval();
     }
 
     bool doorbell() const { return core_.host_valid && core_.host_write && core_.host_word == 0; }
@@ -93,7 +96,9 @@ class Bus {
             core_.memory_line[random_() % LINE_WORDS] = static_cast<uint32_t>(random_());
         }
         core_.memory_ready = !varied_ || random_() % 4 != 0;
-        core_.eval();
+    }
+
+    void see_memory() {
         if (!begun_ || !core_.memory_valid || !core_.memory_ready) return;
         uint64_t address = core_.memory_address;
         if (core_.memory_write) {

@@ -20,7 +20,6 @@ class ListMemory {
             for (uint32_t i = 0; i < 16; i++) c.r_data[i] = memory_(address_ + 4 * i, 0, 0);
         c.r_last = left_ == 1;
         c.r_error = c.r_valid && address_ == bad_line_;
-        c.eval();
     }
 
     void forget() { left_ = 0, wait_ = 0, offered_ = false; }

@@ -1,0 +1,89 @@
+"""test_card.py would notice these mistakes in what joins a card's units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from tests.rtl.bench_rig import build
+from tests.rtl.boards_build import ask
+from tests.rtl.generations import Fault, Request, as_text
+from tests.rtl.test_card import differences
+from tests.rtl_rig import mistaken
+from tests.variants import variant, write_checkpoint
+
+pytestmark = [pytest.mark.rtl, pytest.mark.long]
+
+FAILS = Fault(1, 2, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, 2))
+
+MISTAKES = {
+    "rows of another unit": (
+        "card/card.sv",
+        ".row_position(found[OF_VFU].fields.position)",
+        ".row_position(found[OF_MPU].fields.position)",
+        1,
+    ),
+    "units begin before their step is read": (
+        "card/card.sv",
+        ".hold_units(feed_busy)",
+        ".hold_units(1'b0)",
+        1,
+    ),
+    "pages in the spill's banks": (
+        "card/card.sv",
+        ".kv_bank_first(list.kv_bank_first)",
+        ".kv_bank_first(list.kv_spill_bank_first + 6'd1)",
+        1,
+    ),
+    "sums of another unit": (
+        "card/card.sv",
+        ".result_sum(values[ROUTER])",
+        ".result_sum(values[DMA])",
+        2,
+    ),
+    "poison of no epoch": (
+        "card/card.sv",
+        ".poison_epoch(step.epoch)",
+        ".poison_epoch(step.step)",
+        2,
+    ),
+    "the next sequence's length": (
+        "card/step_feed.sv",
+        "word_t'(LENGTHS) + word_t'(now.sequence_number[5:0])",
+        "word_t'(LENGTHS) + word_t'(now.sequence_number[5:0]) + 1'b1",
+        1,
+    ),
+    "commands of the core without their last word": (
+        "card/mail_commands.sv",
+        "if (index == 5'(WORDS)) state <= FEED;",
+        "if (index == 5'(WORDS - 1)) state <= FEED;",
+        1,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("cards") / "model")
+
+
+def is_noticed(request: Request, archive: Path) -> bool:
+    """The run fails otherwise than it should, or bytes or frames differ."""
+    try:
+        found = ask(as_text(request), "card", archive)
+    except AssertionError:
+        return True
+    if request.fault:
+        return found["seen"]["codes"] != [abi.ERR_LINK_POISON, abi.ERR_UNIT]
+    return bool(found["seen"]["error"]) or bool(differences(request, found))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_is_noticed(name: str, folder: Path, tmp_path: Path) -> None:
+    path, right, wrong, boards = MISTAKES[name]
+    fault = FAILS if "poison" in name else None
+    sources = mistaken(tmp_path, path, right, wrong)
+    archive = build("card", "libboards.a", sources=sources, folder=tmp_path / "build")
+    assert is_noticed(Request(str(folder), boards, 4, fault=fault), archive)
