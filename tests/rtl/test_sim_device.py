@@ -124,6 +124,8 @@ def test_stats_say_cycles(folder: Path) -> None:
     assert "; 1 simulated board" in done.stderr and "kernels" not in done.stderr
     line = next(line for line in done.stderr.splitlines() if line.startswith("simulated: "))
     assert int(line.split()[1]) > 10_000 and " at 200 MHz) in " in line
+    modelled = next(line for line in done.stderr.splitlines() if "of the simulated card" in line)
+    assert 0.85 < int(modelled.split()[1]) / int(line.split()[1]) <= 1.02
 
 
 def test_ctrl_c_ends_a_run(folder: Path) -> None:

@@ -151,8 +151,8 @@ class Statistics:
         clock = engine.plan.overlay.clock_hz
         yield (
             f"simulated: {most} cycles of the busiest card ({most / clock * 1e3:.3f} ms at "
-            f"{clock / 1e6:.0f} MHz) in {steps} steps: {most // steps} a step, "
-            f"{most // tokens} a new token"
+            f"{clock / 1e6:.0f} MHz) in {steps} steps and sums of weights: {most // tokens} a "
+            "new token"
         )
         assert boards is not None and boards.cards is not None
         cards, modelled = boards.cards, None
@@ -160,8 +160,8 @@ class Statistics:
             modelled = self._modelled.card_cycles(cards.lanes, cards.latency)
         if modelled:
             yield (
-                f"modelled: {modelled:.0f} cycles of the same steps on the simulated card "
-                f"({modelled / most - 1:+.1%}), {modelled / steps:.0f} a step"
+                f"modelled: {modelled:.0f} cycles of the simulated card "
+                f"({modelled / most - 1:+.1%}) in those of these steps that have rows"
             )
 
     @staticmethod
