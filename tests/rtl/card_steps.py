@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,8 +78,8 @@ def chain(rows: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def opened(request: Request, folder: Path, kernels: str = "native") -> Iterator[Runner]:
-    """The model on emulated boards, with its adapter in slot 0."""
+def opened(request: Request, folder: Path, devices: Sequence[str] = ()) -> Iterator[Runner]:
+    """The model on emulated boards, or on `devices`, with its adapter in slot 0."""
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.plan.adapters import AdapterOptions
     from tests.adapter_folders import Folder, write_adapter
@@ -92,7 +92,7 @@ def opened(request: Request, folder: Path, kernels: str = "native") -> Iterator[
     quantized = QuantizedModel(model, SCHEMES[request.scheme]) if request.scheme else None
     options = AdapterOptions(1, request.rank, "auto") if request.rank else None
     with open_runner(
-        model, request.boards, kernels=kernels, sequences=2, adapters=options, model=quantized,
+        model, request.boards, sequences=2, adapters=options, model=quantized, devices=devices,
         timeouts={"watchdog_ms": 4000, "step_us": 60_000_000},
     ) as runner:  # fmt: skip
         if request.rank:
@@ -123,8 +123,8 @@ def one_by_one(commands: Sequence[Command]) -> list[Command]:
     return [one for command in commands for one in (command, fence)][:-1]
 
 
-def run_step(runner: Runner, step: Step) -> None:
-    """The step, behind one of the rows that it commits."""
+def run_step(runner: Runner, step: Step, prepared: Callable[[], None] = lambda: None) -> None:
+    """The step, behind one of the rows that it commits; `prepared` is called between them."""
     from lora_host import abi
     from lora_sdk.core.runner import KvOp, Row
 
@@ -150,6 +150,7 @@ def run_step(runner: Runner, step: Step) -> None:
         rows(COMMITS_FROM, begins, chain(step.commits), 0, 0) if step.commits else [],
         [KvOp.length(0, begins), *(KvOp.table(0, tile, page + tile) for tile in range(tiles))],
     )
+    prepared()
     path = list(range(COMMITS_FROM, COMMITS_FROM + step.commits))
     ops = [KvOp.commit(0, begins, 0, step.commits)] if step.commits else []
     runner.step(rows(0, step.context, step.parents, step.adapted, step.sampled), ops, path)

@@ -1,9 +1,9 @@
 """What adapters make their unit of overlays/rtl do: how often, by name.
 
 A*x: `row`, `adapted`, a row with an adapter; `factor`, of one of the matrices that the matmul
-joins; `stripe`, of eight ranks; `cycle`, in which the lanes multiply. What is added to a stripe of
-an array's columns, of one row, while the array makes the next: `stripe`; `factor`, a record that is
-read again where there are several; `part`, of eight columns; `cycle`."""
+joins; `cycle`, in which the lanes multiply or ranks are stored. What is added to a stripe of an
+array's columns, of one row, while the array makes the next: `stripe`; `rank`, a line of B; where
+there are several factors `factor`, a record that is read again, and `rank_again`, of h; `cycle`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ def turns(k: int) -> int:
     return 8 * k if units == 1 else ROUND * ceil(units / 8)
 
 
-def down_counts(command: Adapter, rows: int, adapted: int, factors: int, rank: int) -> Counts:
-    """Of A*x on `rows` rows, `adapted` of them with an adapter of `rank` for each factor."""
+def down_counts(
+    command: Adapter, rows: int, adapted: int, factors: int, rank: int, store: float
+) -> Counts:
+    """Of A*x on `rows` rows, `adapted` of them with an adapter of `rank` for each factor. A
+    stripe's ranks go to memory one by one, `store` cycles each, while the next stripe is made."""
+    stripe, stripes = turns(command.k) + STRIPE, ceil(rank / LANES)
+    last = rank - (stripes - 1) * LANES
+    each = stripe + (stripes - 1) * max(stripe, LANES * store) + last * store
     found = adapted * factors
-    stripes = found * ceil(rank / LANES)
-    return {
-        "command": 1,
-        "row": rows,
-        "adapted": adapted,
-        "factor": found,
-        "stripe": stripes,
-        "cycle": stripes * (turns(command.k) + STRIPE),
-    }
+    return {"command": 1, "row": rows, "adapted": adapted, "factor": found, "cycle": found * each}
 
 
 def up_counts(columns: int, factors: int, rank: int) -> Counts:
     """Of scale*(B*h) on one stripe of `columns` columns of one row."""
-    parts = ceil(columns / LANES)
+    again = factors > 1
     return {
         "stripe": 1,
-        "factor": factors if factors > 1 else 0,
-        "part": parts,
-        "cycle": parts * (turns(rank) + STRIPE),
+        "rank": rank,
+        "factor": factors * again,
+        "rank_again": rank * again,
+        "cycle": ceil(columns / LANES) * (turns(rank) + STRIPE),
     }

@@ -28,12 +28,14 @@ class CardCosts:
     lanes: int
     rows: int
     fill: tuple[float, float]
+    store: tuple[float, float]
     between: float
     units: Mapping[str, Mapping[str, tuple[float, float]]]
 
     def arrays(self, latency: float) -> Arrays:
         """The MPU's arrays."""
-        return Arrays(self.lanes, self.rows, self.fill[0] + self.fill[1] * latency)
+        fill, store = (pair[0] + pair[1] * latency for pair in (self.fill, self.store))
+        return Arrays(self.lanes, self.rows, fill, store)
 
     def cycles(self, kind: str, counts: Counts, latency: float) -> float:
         """Of a command of that kind where memory answers after `latency` cycles. RequestError: the
@@ -55,5 +57,5 @@ def card_costs(file: Path = FILE) -> CardCosts:
         kind: {name: (float(pair[0]), float(pair[1])) for name, pair in costs.items()}
         for kind, costs in data["units"].items()
     }
-    cycles, reads = data["fill"]
-    return CardCosts(data["lanes"], data["rows"], (cycles, reads), data["between"], units)
+    fill, store = (tuple(data[name]) for name in ("fill", "store"))
+    return CardCosts(data["lanes"], data["rows"], fill, store, data["between"], units)

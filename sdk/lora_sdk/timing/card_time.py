@@ -14,6 +14,7 @@ from lora_sdk.timing.list_ops import fixed_fields
 from lora_sdk.timing.ops import CONTROL as CONTROL_UNIT
 from lora_sdk.timing.ops import DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_sdk.timing.schedule import Timeline, schedule
+from lora_sdk.timing.sequencer import sequencer_data
 from lora_sdk.timing.unit_counts import UPDATE, counting, unit_counts, update
 from lora_sdk.timing.vector_counts import Counts
 
@@ -40,6 +41,7 @@ class CardTiming:
         self.latency = latency
         self._counting = counting(self.costs.arrays(latency), plan, rank)
         self._fields = list(fixed_fields(commands, plan.stage_boards))
+        self._votes = _step_cycles(plan.size, latency) - _step_cycles(1, latency)
 
     def command(self, command: isa.Command, step: CardStep) -> float:
         """Cycles of a command from its start to its end; 0 where no unit sees it."""
@@ -77,7 +79,18 @@ class CardTiming:
 
     def besides(self, step: CardStep) -> float:
         """Cycles before the first command and after the last one."""
-        return self._cycles(CONTROL, besides_counts(step))
+        return self._cycles(CONTROL, besides_counts(step)) + self._votes
+
+
+def _step_cycles(boards: int, latency: float) -> float:
+    """What control takes of a step besides its commands (data/sequencer.yaml): more boards have
+    more votes."""
+    of_list = max(
+        (entry for entry in sequencer_data()["lists"] if entry["boards"] <= boards),
+        key=lambda entry: int(entry["boards"]),
+    )
+    cycles, reads = of_list["step"]
+    return float(cycles + reads * latency)
 
 
 def besides_counts(step: CardStep) -> Counts:

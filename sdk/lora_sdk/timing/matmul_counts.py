@@ -31,11 +31,12 @@ ROUND = 256  # of a turn of 32 columns of each of eight segments
 @dataclass(frozen=True)
 class Arrays:
     """`lanes` of the FP16 array's group, `rows` at once. A side of its stream buffer is filled in
-    `fill` cycles and one for each line."""
+    `fill` cycles and one for each line. `store`: from a write to the next one of the same line."""
 
     lanes: int
     rows: int
     fill: float
+    store: float = 0.0
 
 
 def matmul_kind(command: Matrix) -> str:

@@ -76,7 +76,8 @@ def _matmul(its: Counting, command: isa.Matrix, rows: Sequence[CardRow]) -> Foun
 
 def _adapter(its: Counting, command: isa.Adapter, rows: Sequence[CardRow]) -> Found:
     adapted, factors = _adapted(rows), its.factors[command.adapter]
-    return "adapter", down_counts(command, len(rows), adapted, factors, its.rank)
+    store = its.arrays.store
+    return "adapter", down_counts(command, len(rows), adapted, factors, its.rank, store)
 
 
 def _adapted(rows: Sequence[CardRow]) -> int:
