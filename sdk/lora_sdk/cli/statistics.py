@@ -161,7 +161,7 @@ class Statistics:
         if modelled:
             yield (
                 f"modelled: {modelled:.0f} cycles of the simulated card "
-                f"({modelled / most - 1:+.1%}) in those of these steps that have rows"
+                f"({modelled / most - 1:+.1%}) in these steps, without sums of weights"
             )
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,18 +58,18 @@ class RunTime:
         return self.timing.step(shape).timeline.cycles / self.timing.machine.clock_hz
 
     def card_cycles(self, lanes: int, latency: float) -> float | None:
-        """Modelled cycles of all steps on a simulated card, whose memory answers after `latency`
-        cycles. None for several boards, whose links that model does not have, and for a card of
-        another array."""
+        """Modelled cycles of all steps on a simulated card with FP16 arrays of `lanes` and memory
+        that answers after `latency` cycles. None for several boards, whose links that model does
+        not have."""
+        from lora_sdk.timing.card_costs import card_costs
         from lora_sdk.timing.card_step import card_step_of
         from lora_sdk.timing.card_time import CardTiming
 
         plan = self.timing.plan
         if plan.size > 1:
             return None
-        card = CardTiming(plan, 0, self._commands[0], latency)
-        if card.costs.lanes != lanes:
-            return None
+        costs = replace(card_costs(), lanes=lanes)
+        card = CardTiming(plan, 0, self._commands[0], latency, costs)
         return sum(n * card.step(card_step_of(step)).cycles for step, n in self.steps.items())
 
     def totals(self, prefill: bool) -> Totals:
