@@ -20,7 +20,7 @@ from tests.commands import RUN
 from tests.processes import ROOT, environment
 from tests.variants import variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+pytestmark = [pytest.mark.rtl, pytest.mark.long]  # the build alone takes minutes
 
 COUNT = 4
 GREEDY = SamplingParams(max_tokens=COUNT, temperature=0, ignore_eos=True)
@@ -59,7 +59,6 @@ def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
     assert len(cycles) == boards and min(cycles) > 10_000
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 4])
 def test_memory_and_links_that_answer_now_and_then(
     folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -76,7 +75,6 @@ MISTAKES = (
 )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
 def test_mistakes_around_the_card_are_noticed(
     name: str, right: str, wrong: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -98,7 +96,6 @@ def test_mistakes_around_the_card_are_noticed(
     assert tokens != wanted
 
 
-@pytest.mark.long
 def test_cycles_are_the_same_each_time(folder: Path) -> None:
     """On any number of threads, whatever else the computer does."""
     assert run(folder, "sim", 2) == run(folder, "sim", 2)
