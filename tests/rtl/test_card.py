@@ -17,7 +17,8 @@ from tests.rtl.boards_build import ask, in_process
 from tests.rtl.generations import Fault, Request, Seen, as_text, by_host
 from tests.variants import variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.long]
+pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+LONG = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +62,14 @@ def generated(request: Request) -> Seen:
     return Seen(**ask(as_text(request), "card")["seen"])
 
 
-@pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 8), (4, 8)])
+@pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 8), pytest.param(4, 8, marks=LONG)])
 def test_tokens_bytes_and_frames_are_those_of_emulated_boards(
     folder: Path, boards: int, count: int
 ) -> None:
     compare(Request(str(folder), boards, count))
 
 
-@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("boards", [1, pytest.param(4, marks=LONG)])
 @pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])
 def test_the_same_of_quantized_models(folder: Path, scheme: str, boards: int) -> None:
     compare(Request(str(folder), boards, 4, scheme=scheme))
@@ -82,7 +83,7 @@ FLIPS = Fault(1, 6, abi.FAULT_LINK_FLIP, (0, 0, 20))
     ("fault", "codes"),
     [
         (FAILS, [abi.ERR_LINK_POISON, abi.ERR_UNIT]),
-        (FLIPS, [abi.ERR_LINK_CRC, abi.ERR_LINK_POISON]),
+        pytest.param(FLIPS, [abi.ERR_LINK_CRC, abi.ERR_LINK_POISON], marks=LONG),
     ],
 )
 def test_a_failure_ends_all_units(folder: Path, fault: Fault, codes: list[int]) -> None:
@@ -107,6 +108,7 @@ CASES = (
 )
 
 
+@LONG
 @pytest.mark.parametrize("case", CASES)
 def test_cases_of_emulated_boards_pass(case: str) -> None:
     done = in_process(

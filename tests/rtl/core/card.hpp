@@ -44,6 +44,9 @@ class Card {
         begun_ = true;
     }
 
+    // The model's end is of the thread's context, which would be the last one that this thread has simulated.
+    ~Card() { Verilated::threadContextp(&context_); }
+
     // The control program begins, again if it ran. Before the first time each register gets a value
     // that the reference knows.
     void begin(const uint8_t *code, uint32_t bytes) {
