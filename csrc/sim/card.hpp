@@ -35,6 +35,10 @@ class Card {
         card_->identity[2] = 0;
     }
 
+    // The model's end is of the thread's context, which would be that of the last card that this
+    // thread has simulated.
+    ~Card() { Verilated::threadContextp(&context_); }
+
     // After a reset, with its code in local memory.
     void begin(const std::vector<uint8_t> &code) {
         for (uint32_t i = 0; i < RESET_CYCLES; i++) clock();

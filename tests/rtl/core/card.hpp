@@ -44,7 +44,8 @@ class Card {
         begun_ = true;
     }
 
-    // The model's end is of the thread's context, which would be the last one that this thread has simulated.
+    // The model's end is of the thread's context, which would be that of the last card that
+    // this thread has simulated.
     ~Card() { Verilated::threadContextp(&context_); }
 
     // The control program begins, again if it ran. Before the first time each register gets a value
