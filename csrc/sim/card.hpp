@@ -36,8 +36,14 @@ class Card {
     }
 
     // The model's end is of the thread's context, which would be that of the last card that this
-    // thread has simulated.
-    ~Card() { Verilated::threadContextp(&context_); }
+    // thread has simulated; and that one may be no more.
+    ~Card() {
+        Verilated::threadContextp(&context_);
+        card_.reset();
+        Verilated::threadContextp(Verilated::defaultContextp());
+    }
+    Card(const Card &) = delete;
+    Card &operator=(const Card &) = delete;
 
     // After a reset, with its code in local memory.
     void begin(const std::vector<uint8_t> &code) {
