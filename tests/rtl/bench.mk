@@ -5,6 +5,7 @@ RTL   ?= $(ROOT)/overlays/rtl
 PARTS ?= $(BUILD)# what does not depend on the hardware source
 CC    ?= gcc
 VERILATOR ?= verilator
+include $(ROOT)/csrc/verilated.mk
 OPT   ?= -O1
 SUPPORT = $(shell $(VERILATOR) --getenv VERILATOR_ROOT)/include
 # Registers without a value begin with random bits (the bench asks for them).
@@ -25,7 +26,7 @@ define model
 $(BUILD)/$(1)/$(2)__ALL.a: $(4)
 	@mkdir -p $$(@D)
 	$$(VERILATOR) $$(VFLAGS) --Mdir $$(@D) --prefix $(2) --top-module $(3) $(4)
-	$$(MAKE) -C $$(@D) -f $(2).mk OPT_FAST="$$(OPT)" OPT_SLOW="-O0" $(2)__ALL.a
+	$$(MAKE) -C $$(@D) -f $(2).mk CXX="$(CXX_OF_MODELS)" OPT_FAST="$$(OPT)" OPT_SLOW="-O0" $(2)__ALL.a
 endef
 
 clean:
