@@ -59,7 +59,8 @@ def tool(pyosys: None) -> Callable[..., subprocess.CompletedProcess[str]]:
         "vector_slot",
         "port_arbiter",
         "arena_port",
-        pytest.param("card", marks=pytest.mark.long),
+        "board_memory",
+        pytest.param("card_kernel", marks=pytest.mark.long),
         "dma",
     ],
 )
