@@ -15,7 +15,8 @@ pytestmark = pytest.mark.rtl
 # Of each kind, at least so many for 100,000 lines.
 LEAST = {
     "writes": 50_000, "onchip": 10_000, "unmapped": 5000, "failed": 5000, "failed_writes": 1500,
-    "words": 3000, "chunks": 8000, "resets": 2, "full": 40, "ends_page": 800,
+    "words": 3000, "chunks": 8000, "resets": 2, "full": 15, "ends_page": 800,
+    "after_control": 200,
 }  # fmt: skip
 
 
@@ -23,7 +24,7 @@ LEAST = {
 def test_lines_are_those_of_memory() -> None:
     found = counted(run(build("axi", "memory"), 4, 100_000))
     short = {kind: found[kind] for kind, least in LEAST.items() if found[kind] < least}
-    assert not short and found["burst_lines"] > 2.5 * found["bursts"]
+    assert not short and found["burst_lines"] > 2 * found["bursts"]
     # lines that follow each other: one a cycle, in bursts; no line is held for longer than a few
     assert found["stream"] < 1024 + 20 and found["stream_bursts"] == 1024 / 8
     assert found["longest"] <= 8 + 4
@@ -36,8 +37,9 @@ def test_many_lines() -> None:
         counted(run(program, seed, 200_000))
 
 
-BURSTS, PORTS, SHARE, ONCHIP = (
+BURSTS, PORTS, SHARE, ONCHIP, MEMORY = (
     "axi/read_bursts.sv", "axi/line_ports.sv", "axi/axi_share.sv", "card/onchip_memory.sv",
+    "card/board_memory.sv",
 )  # fmt: skip
 MISTAKES = {
     "a burst crosses 4 KiB": (BURSTS, " || next[5:0] == 6'd0;", ";"),
@@ -68,6 +70,9 @@ MISTAKES = {
     "a write of the control is dropped": (
         SHARE, "b_awvalid && b_wvalid && write_free && !a_writes",
         "b_awvalid && b_wvalid && write_free",
+    ),
+    "a unit's read overtakes the control's write": (
+        MEMORY, "assign settled = owed == '0;", "assign settled = 1'b1;",
     ),
     "all bytes of a line are written": (ONCHIP, "writes && write_bytes[i]", "writes"),
     "a line too early": (ONCHIP, "assign line_data = found[STAGES]", "assign line_data = found[0]"),

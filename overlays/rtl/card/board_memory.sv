@@ -1,5 +1,6 @@
 // All memory of a board for a card: the on-chip buffer, and an AXI4 port a bank. At the port of the control bank the
-// control's own reads and writes go first. All of it is in one clock.
+// control's own reads and writes go first, and units wait until what the control has written is there: the core starts a
+// unit without waiting for its own writes. All of it is in one clock.
 module board_memory #(
     parameter int                  PORTS        = 2,
     parameter int                  CONTROL_PORT = 0,
@@ -235,6 +236,20 @@ module board_memory #(
       .bresp(m_axi_bresp[CP])
   );
 
+  // --- writes of the control that have no response yet -----------------------------------------------
+  localparam int OWED_BITS = 5;  // memory_port has less
+  logic [OWED_BITS-1:0] owed;
+  logic settled, shared_arready, shared_awready, shared_wready;
+  assign settled = owed == '0;
+  always_ff @(posedge clk) begin
+    owed <= owed + OWED_BITS'(memory_valid && memory_ready && memory_write != 4'd0) -
+            OWED_BITS'(bvalid_c && bready_c);
+    if (rst) owed <= '0;
+  end
+  assign arready[CP] = shared_arready && settled;
+  assign awready[CP] = shared_awready && settled;
+  assign wready[CP] = shared_wready && settled;
+
   // --- ports -----------------------------------------------------------------------------------------
   logic [41:0] shared_arline, shared_awline;
   for (genvar p = 0; p < PORTS; p++) begin : ports
@@ -278,16 +293,16 @@ module board_memory #(
       .a_id(ID_BITS'(1)),
       .a_bvalid(bvalid_c),
       .a_bready(bready_c),
-      .b_arvalid(arvalid[CP]),
-      .b_arready(arready[CP]),
+      .b_arvalid(arvalid[CP] && settled),
+      .b_arready(shared_arready),
       .b_arline(arline[CP]),
       .b_arlen(arlen[CP]),
       .b_rvalid(rvalid[CP]),
       .b_rready(rready[CP]),
-      .b_awvalid(awvalid[CP]),
-      .b_awready(awready[CP]),
-      .b_wvalid(wvalid[CP]),
-      .b_wready(wready[CP]),
+      .b_awvalid(awvalid[CP] && settled),
+      .b_awready(shared_awready),
+      .b_wvalid(wvalid[CP] && settled),
+      .b_wready(shared_wready),
       .b_line(out_line),
       .b_bytes(out_bytes),
       .b_data(out_data),

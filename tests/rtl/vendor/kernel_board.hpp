@@ -17,6 +17,8 @@ extern "C" {
 int card_read_fails(void);
 }
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -33,6 +35,7 @@ class KernelBoard {
         REGISTERS = ARENAS + LORA_MAX_ARENAS * ARENA_WORDS,
         READ_ONLY_END = LORA_REG_UNIT_STATE + 4 * LORA_UNITS,
     };
+    static constexpr uint64_t UNKNOWN = 1ull << 32; // no word
 
   public:
     explicit KernelBoard(uint32_t seed)
@@ -57,6 +60,8 @@ class KernelBoard {
         write(LORA_REG_GIE, 1);
         write(LORA_REG_IER, 1);
         give(LORA_REG_IDENTITY_ABI, READ_ONLY_END);
+        // records of arenas begin with any bits
+        std::fill(known_ + ARENAS, known_ + REGISTERS, UNKNOWN);
     }
 
     // So many cycles. Whether a run has ended.
@@ -112,10 +117,18 @@ class KernelBoard {
                offset == LORA_REG_CANCEL || offset >= LORA_REG_ARENAS;
     }
 
+    // A word of an arena's record.
+    static bool in_use(uint32_t place) {
+        uint32_t record = (place - ARENAS) / ARENA_WORDS;
+        return hal_register(LORA_REG_ARENAS + record * uint32_t(sizeof(lora_arena_record)) +
+                            offsetof(lora_arena_record, valid));
+    }
+
     // As the host of a card writes it: an arena lies where the shell has its bank.
     static uint32_t host_value(uint32_t place) {
+        if (place < ARENAS) return hal_register(4 * place);
         uint32_t word = (place - ARENAS) % ARENA_WORDS;
-        if (place < ARENAS || word > 1) return hal_register(4 * place);
+        if (word > 1) return hal_register(4 * place);
         lora_arena_record arena;
         uint32_t words[ARENA_WORDS];
         for (uint32_t w = 0; w < ARENA_WORDS; w++) words[w] = hal_register(4 * (place - word + w));
@@ -129,8 +142,9 @@ class KernelBoard {
 
     void take_registers() {
         for (uint32_t i = 0; i < REGISTERS; i++) {
-            uint32_t value = host_writes(4 * i) ? host_value(i) : 0;
-            if (!host_writes(4 * i) || value == known_[i]) continue;
+            if (!host_writes(4 * i) || (known_[i] == UNKNOWN && !in_use(i))) continue;
+            uint32_t value = host_value(i);
+            if (value == known_[i]) continue;
             known_[i] = value;
             write(4 * i, value);
         }
@@ -146,7 +160,7 @@ class KernelBoard {
                 offset == LORA_REG_CANCEL)
                 continue; // the emulated board's own, and what the host alone writes
             known_[offset / 4] = read(offset);
-            hal_set_register(offset, known_[offset / 4]);
+            hal_set_register(offset, uint32_t(known_[offset / 4]));
         }
     }
 
@@ -204,7 +218,7 @@ class KernelBoard {
     KernelFrames<Model> frames_;
     bool runs_ = false;
     uint64_t cycles_ = 0, looked_ = 0;
-    uint32_t known_[REGISTERS] = {};
+    uint64_t known_[REGISTERS] = {};
 };
 
 #endif
