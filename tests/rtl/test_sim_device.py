@@ -112,7 +112,11 @@ def test_a_frame_that_is_damaged_ends_the_step(folder: Path) -> None:
 
 
 def test_stats_say_cycles(folder: Path) -> None:
-    words = ("--model", str(folder), "--device", "sim:u280", "--stats", "-n", "2", "-p", "a")
+    """And the timing model has those of steps, where nothing else runs."""
+    words = (
+        *("--model", str(folder), "--device", "sim:u280", "--stats", "--scrub", "off"),
+        *("-n", "2", "-p", "a"),
+    )
     done = subprocess.run(
         [sys.executable, "-c", RUN, *words],
         capture_output=True, text=True, timeout=LIMIT_S, env=environment(),
@@ -122,7 +126,7 @@ def test_stats_say_cycles(folder: Path) -> None:
     line = next(line for line in done.stderr.splitlines() if line.startswith("simulated: "))
     assert int(line.split()[1]) > 10_000 and " at 200 MHz) in " in line
     modelled = next(line for line in done.stderr.splitlines() if "of the simulated card" in line)
-    assert 0.85 < int(modelled.split()[1]) / int(line.split()[1]) <= 1.02
+    assert 0.95 < int(modelled.split()[1]) / int(line.split()[1]) < 1.05
 
 
 def test_ctrl_c_ends_a_run(folder: Path) -> None:
