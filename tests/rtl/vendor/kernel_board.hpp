@@ -140,7 +140,9 @@ class KernelBoard {
         fail("an arena in a bank without a port");
     }
 
+    // The host writes meanwhile: what it has written before a start is there with it.
     void take_registers() {
+        bool starts = hal_register(LORA_REG_AP_CTRL) & LORA_AP_START;
         for (uint32_t i = 0; i < REGISTERS; i++) {
             if (!host_writes(4 * i) || (known_[i] == UNKNOWN && !in_use(i))) continue;
             uint32_t value = host_value(i);
@@ -148,7 +150,7 @@ class KernelBoard {
             known_[i] = value;
             write(4 * i, value);
         }
-        if (runs_ || !(hal_register(LORA_REG_AP_CTRL) & LORA_AP_START)) return;
+        if (runs_ || !starts) return;
         write(LORA_REG_AP_CTRL, LORA_AP_START);
         runs_ = true;
     }
