@@ -31,12 +31,6 @@ MISTAKES = {
         ".hold_units(1'b0)",
         1,
     ),
-    "pages in the spill's banks": (
-        "card/card.sv",
-        ".kv_bank_first(list.kv_bank_first)",
-        ".kv_bank_first(list.kv_spill_bank_first + 6'd1)",
-        1,
-    ),
     "sums of another unit": (
         "card/card.sv",
         ".result_sum(values[ROUTER])",
@@ -53,12 +47,6 @@ MISTAKES = {
         "card/step_feed.sv",
         "word_t'(LENGTHS) + word_t'(now.sequence_number[5:0])",
         "word_t'(LENGTHS) + word_t'(now.sequence_number[5:0]) + 1'b1",
-        1,
-    ),
-    "commands of the core without their last word": (
-        "card/mail_commands.sv",
-        "if (index == 5'(WORDS)) state <= FEED;",
-        "if (index == 5'(WORDS - 1)) state <= FEED;",
         1,
     ),
 }
