@@ -59,9 +59,9 @@ def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
         ({"boards": 3}, RequestError, "3 boards were requested; expected 1, 2, 4, 8, 16, 32 or 64"),
         ({"boards": 0}, RequestError, "0 boards"),
         (
-            {"boards": 2, "devices": ["emu:u280"]},
+            {"boards": 4, "devices": ["emu:u280"] * 2},
             RequestError,
-            "2 boards requested, 1 device named",
+            "4 boards requested, 2 devices named",
         ),
         ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
         ({"kernels": "cuda"}, RequestError, "'native', 'numpy' or 'rtl'"),
