@@ -107,6 +107,7 @@ class KernelBoard {
             for (end = i + 1; end < sizeof line && !((strobe >> end ^ strobe >> i) & 1);) end++;
             if (strobe >> i & 1) hal_write(BANK_NUMBERS[bank], offset + i, bytes + i, end - i);
         }
+        hal_fence(BANK_NUMBERS[bank], offset); // it is there when it is answered
         return false;
     }
 
