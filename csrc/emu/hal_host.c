@@ -97,6 +97,7 @@ static void age_record(uint32_t bank, uint32_t bytes) {
 bool emu_hal_writes(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
     if (!emu_memory_at(&current->memory, bank, offset, bytes)) return false;
     hal_write(bank, offset, data, bytes);
+    arrive(); /* a card's memory answers a write when it is there */
     return true;
 }
 

@@ -55,6 +55,7 @@ class LineMemory {
                 end++;
             if (it.bytes >> i & 1) hal_write(it.bank, it.offset + i, it.data + i, end - i);
         }
+        hal_fence(it.bank, it.offset); // it is there when it is answered
     }
 
     void see(VControl &c) {
