@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lora_host import abi, sim
+from lora_host.boardd.settings import Settings, check_settings
 from lora_host.cluster import Cluster
 from lora_host.device_uri import check_uri, is_emulated, is_model, is_simulated
 from lora_host.errors import RequestError
@@ -86,6 +87,12 @@ def test_a_uri_of_simulated_cards() -> None:
         check_uri("sim:u28")
     with pytest.raises(RequestError, match="daemons serve no simulated cards"):
         check_uri("tcp:lab2:7410/sim:u280")
+
+
+def test_a_daemon_refuses_them(tmp_path: Path) -> None:
+    """It would serve emulated boards in their places."""
+    with pytest.raises(RequestError, match="daemons serve no simulated cards; name emu:KIND"):
+        check_settings(Settings(("emu:u280", "sim:u280"), socket=tmp_path / "socket"))
 
 
 def test_one_uri_stands_for_all_boards() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..cluster_file import Cable, check_cables, ring
-from ..device_uri import canonical, check_uri, is_emulated, is_remote
+from ..device_uri import canonical, check_uri, is_emulated, is_remote, is_simulated
 from ..errors import RequestError
 from ..naming import counted
 
@@ -70,6 +70,8 @@ def check_settings(settings: Settings) -> None:
         check_uri(uri)
         if is_remote(uri):
             raise RequestError(f"device {uri}: behind another daemon; name boards of this computer")
+        if is_simulated(uri):
+            raise RequestError(f"device {uri}: daemons serve no simulated cards; name emu:KIND")
         if not is_emulated(uri) and canonical(uri) in seen:
             raise RequestError(f"device {uri}: named twice; name each board once")
         seen.add(canonical(uri))
