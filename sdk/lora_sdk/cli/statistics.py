@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lora_sdk.cli.clock import since_start
 
 if TYPE_CHECKING:
+    from lora_host.emulated import Emulated
     from lora_sdk.core.kv_statistics import KvUse
     from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
@@ -33,15 +34,16 @@ class Statistics:
         self._seed = 0
         self._modelled: RunTime | None = None
         self._drafts: ResolvedSpeculation | None = None
-        self._before = 0  # simulated cycles until the model was loaded
+        self._boards: Emulated | None = None  # when the model was loaded
+        self._before: list[int] = []  # their simulated cycles until then
 
     def loaded(self, engine: Engine, drafts: ResolvedSpeculation) -> None:
         """The model is loaded, and its draft, if any."""
         self._drafts = drafts
         self._began = time.monotonic()
         self._load_seconds = self._began - self._load_began
-        boards = engine.cluster.emulated
-        self._before = max(boards.simulated_cycles(), default=0) if boards is not None else 0
+        self._boards = engine.cluster.emulated
+        self._before = self._boards.simulated_cycles() if self._boards is not None else []
 
     def model(self, engine: Engine) -> None:
         """Also report the modelled time on real boards of all steps from now on."""
@@ -141,13 +143,16 @@ class Statistics:
                 self._line(line)
 
     def _cycles(self, engine: Engine) -> Iterator[str]:
-        """What simulated cards took since the model was loaded; nothing for other boards."""
+        """What simulated cards took since the model was loaded, or since they were opened again;
+        nothing for other boards."""
         boards = engine.cluster.emulated
         cycles = boards.simulated_cycles() if boards is not None else []
         if not cycles:
             return
         tokens, steps = max(1, self._new_tokens), max(1, engine.cluster.stats().steps)
-        most = max(cycles) - self._before
+        same = boards is self._boards
+        before = self._before if same else [0] * len(cycles)
+        most = max(now - old for now, old in zip(cycles, before, strict=True))
         clock = engine.plan.overlay.clock_hz
         yield (
             f"simulated: {most} cycles of the busiest card ({most / clock * 1e3:.3f} ms at "
@@ -156,7 +161,7 @@ class Statistics:
         )
         assert boards is not None and boards.cards is not None
         cards, modelled = boards.cards, None
-        if self._modelled is not None:
+        if self._modelled is not None and same:
             modelled = self._modelled.card_cycles(cards.lanes, cards.latency)
         if modelled:
             yield (
