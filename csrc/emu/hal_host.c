@@ -2,6 +2,7 @@
 #include "hal.h"
 
 #include <setjmp.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "board.h"
@@ -83,15 +84,25 @@ static bool completion_is_lost(uint32_t bank, uint64_t offset) {
            offset < LORA_COMPLETION_OFFSET + sizeof(struct lora_completion);
 }
 
-/* Fault: the completion record is that of an earlier step or epoch. */
-static void age_record(uint32_t bank, uint32_t bytes) {
+/* What the posted bytes, which go to `offset`, hold of a record's word. */
+static void age_word(uint64_t offset, uint64_t word, uint32_t lag) {
+    struct emu_posted *posted = &current->posted;
+    uint32_t value;
+    if (word < offset || word + sizeof value > offset + posted->bytes) return;
+    memcpy(&value, posted->data + (word - offset), sizeof value);
+    value -= lag;
+    memcpy(posted->data + (word - offset), &value, sizeof value);
+}
+
+/* Fault: the completion record is that of an earlier step or epoch. Simulated cards write it by
+ * words. */
+static void age_record(uint32_t bank, uint64_t offset) {
     const struct emu_control_faults *faults = &current->control_faults;
-    struct lora_completion record;
-    if (bank != current->control[LORA_REG_CONTROL_BANK / 4] || bytes != sizeof record) return;
-    memcpy(&record, current->posted.data, sizeof record);
-    record.step -= faults->record_steps;
-    record.epoch -= faults->record_epochs;
-    memcpy(current->posted.data, &record, sizeof record);
+    uint64_t record = LORA_COMPLETION_OFFSET;
+    bool beyond = offset >= record + sizeof(struct lora_completion);
+    if (beyond || bank != current->control[LORA_REG_CONTROL_BANK / 4]) return;
+    age_word(offset, record + offsetof(struct lora_completion, step), faults->record_steps);
+    age_word(offset, record + offsetof(struct lora_completion, epoch), faults->record_epochs);
 }
 
 bool emu_hal_writes(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
@@ -114,7 +125,7 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     current->posted.at = at;
     current->posted.bytes = bytes;
     memcpy(current->posted.data, data, bytes);
-    if (offset == LORA_COMPLETION_OFFSET) age_record(bank, bytes);
+    age_record(bank, offset);
 }
 
 uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,11 @@ import pytest
 from lora_host import abi, sim
 from lora_host.errors import LoraError, RequestError
 from lora_sdk import Engine, SamplingParams
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.spec.opening import SpeculationOptions
+from lora_sdk.spec.tree_shape import TreeShape
+from tests.adapter_folders import Folder, write_adapter
+from tests.calibrated import write_quantized
 from tests.commands import RUN
 from tests.processes import ROOT, environment
 from tests.variants import variant, write_checkpoint
@@ -43,11 +49,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("sim") / "model")
 
 
-def run(folder: Path, scheme: str, boards: int) -> tuple[list[int], list[int]]:
+def run(
+    folder: Path,
+    scheme: str,
+    boards: int,
+    speculation: SpeculationOptions | None = None,
+    adapter: Path | None = None,
+) -> tuple[list[int], list[int]]:
     """(tokens, cycles a board)."""
-    with Engine(folder, devices=[f"{scheme}:u280"], boards=boards, speculation=None) as engine:
+    with Engine(
+        folder,
+        boards,
+        [f"{scheme}:u280"],
+        speculation=speculation,
+        max_adapters=1 if adapter else 0,
+    ) as engine:
+        if adapter:
+            engine.load_adapter("one", adapter)
+        params = replace(GREEDY, adapter="one" if adapter else None)
+        found = engine.generate([PROMPT], params)[0]
+        if speculation:
+            assert engine.speculation and max(engine.speculation.lengths) > 3
         assert engine.cluster.emulated
-        found = engine.generate([PROMPT], GREEDY)[0]
         return list(found.token_ids), engine.cluster.emulated.simulated_cycles()
 
 
@@ -57,6 +80,27 @@ def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
     tokens, cycles = run(folder, "sim", boards)
     assert tokens == wanted and len(tokens) == COUNT and none == []
     assert len(cycles) == boards and min(cycles) > 10_000
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe("w8a8"), Recipe("w4a8", group=32)], ids=lambda recipe: recipe.scheme
+)
+def test_quantized_models(recipe: Recipe, tmp_path: Path) -> None:
+    write_quantized("mistral", tmp_path, recipe)
+    tokens, _ = run(tmp_path / "quantized", "sim", 1)
+    assert tokens == run(tmp_path / "quantized", "emu", 1)[0]
+
+
+def test_an_adapter(folder: Path, tmp_path: Path) -> None:
+    adapter = write_adapter(variant("llama_narrow"), Folder("one"), tmp_path / "one")
+    wanted, _ = run(folder, "emu", 1, adapter=adapter)
+    assert run(folder, "sim", 1, adapter=adapter)[0] == wanted != run(folder, "emu", 1)[0]
+
+
+def test_a_tree(folder: Path) -> None:
+    """The model drafts for itself, so branches are left and blocks are accepted."""
+    tree = SpeculationOptions("draft", folder, TreeShape.by_width((2, 2)))
+    assert run(folder, "sim", 1, tree)[0] == run(folder, "emu", 1)[0]
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -108,6 +152,19 @@ def test_a_frame_that_is_damaged_ends_the_step(folder: Path) -> None:
         engine.cluster.emulated.fault(0, abi.FAULT_LINK_FLIP, 0, 0, 50)
         engine.cluster.emulated.fault(0, abi.FAULT_LINK_FLIP, 1, 0, 50)
         with pytest.raises(LoraError, match=r"CRC|link"):
+            engine.generate([PROMPT], GREEDY)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(abi.FAULT_RECORD_STEP, "step 0 epoch 1"), (abi.FAULT_RECORD_EPOCH, "step 1 epoch 0")],
+)
+def test_records_that_lag_behind_end_the_step(folder: Path, fault: int, said: str) -> None:
+    """The card writes them by words."""
+    with Engine(folder, devices=["sim:u280"], speculation=None, recovery="off") as engine:
+        assert engine.cluster.emulated
+        engine.cluster.emulated.fault(0, fault)
+        with pytest.raises(LoraError, match=f"{said}; operation 3 step 1 epoch 1 expected"):
             engine.generate([PROMPT], GREEDY)
 
 
