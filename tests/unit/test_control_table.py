@@ -1,4 +1,4 @@
-"""A board's control by its table (lora/emu.h), here written in Python: what it finds of the board."""
+"""A board's control by its table (lora/emu.h), here in Python: what it finds of the board."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class LastWrite:
         ffi = native.ffi()
         self.calls: Any = None
         self._functions = {
-            "open": ffi.callback("void *(void *, uint32_t, const struct lora_board_calls *)", self.open),
+            "open": ffi.callback(
+                "void *(void *, uint32_t, const struct lora_board_calls *)", self.open
+            ),
             "begin": ffi.callback("void(void *)", lambda core: None),
             "poll": ffi.callback("uint32_t(void *)", self.poll),
             "close": ffi.callback("void(void *)", lambda core: None),
@@ -54,6 +56,6 @@ def test_an_answered_write_is_in_memory_when_the_host_sees_done(
     with Cluster.open(1, ["sim:u280"], overlay=OVERLAY) as cluster:
         for bank in (BANK, OVERLAY.control_bank):
             cluster.reserve(0, bank, 1 << 20)
-        with pytest.raises(LoraError, match="record|completion"):  # it leaves no record of what it has done
+        with pytest.raises(LoraError, match=r"record|completion"):  # none is left
             cluster.checksum(0, BANK, 0, 64)
         assert cluster.read(0, BANK, OFFSET, len(TEXT)) == TEXT
