@@ -98,10 +98,9 @@ class Cluster:
         if not is_emulated(selection.boards[0].uri):
             return cls._open_real(selection, overlay, record)
         serials = [entry.serial or board + 1 for board, entry in enumerate(selection.boards)]
-        cards = None
-        if is_simulated(selection.boards[0].uri):
-            check_cards(kernels, trace)
-            cards = Cards(overlay, len(serials))
+        check_cards([entry.uri for entry in selection.boards], kernels, trace)
+        simulated = is_simulated(selection.boards[0].uri)
+        cards = Cards(overlay, len(serials)) if simulated else None
         emulated = Emulated(overlay, serials, selection.cables, kernels, trace, threads, cards)
         handle: Handle | None = None
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .boards import board_names
@@ -76,8 +77,11 @@ def is_simulated(uri: str) -> bool:
     return uri.startswith(f"{SIMULATED_SCHEME}:")
 
 
-def check_cards(kernels: str, trace: bool) -> None:
-    """RequestError for options of emulated boards that simulated cards do not take."""
+def check_cards(devices: Sequence[str], kernels: str, trace: bool) -> None:
+    """RequestError for options of emulated boards that simulated cards among `devices` do not
+    take."""
+    if not any(map(is_simulated, devices)):
+        return
     if kernels != "native":
         raise RequestError(
             f"kernels {kernels!r}: simulated cards have units of their own; leave the kernels out"
@@ -90,6 +94,11 @@ def is_model(uri: str) -> bool:
     """Whether a checked URI names an emulated board, of this process or of a daemon."""
     remote = split_remote(uri)
     return is_emulated(uri if remote is None else remote.board)
+
+
+def board_uris(scheme: str) -> list[str]:
+    """A URI for each kind of board: of EMULATED_SCHEME or SIMULATED_SCHEME."""
+    return [f"{scheme}:{name}" for name in board_names()]
 
 
 def is_bdf(text: str) -> bool:
@@ -119,8 +128,7 @@ def _check_local(uri: str) -> tuple[str, str]:
     scheme, _, rest = uri.partition(":")
     if scheme in REAL_SCHEMES and (is_bdf(rest) or (scheme == "xrt" and _is_index(rest))):
         return scheme, REAL_SCHEMES[scheme]
-    schemes = (EMULATED_SCHEME, SIMULATED_SCHEME)
-    known = [f"{emulated}:{name}" for emulated in schemes for name in board_names()]
+    known = [*board_uris(EMULATED_SCHEME), *board_uris(SIMULATED_SCHEME)]
     if uri in known:
         return scheme, rest
     known += ["xrt:0", "xrt:0000:3b:00.1", "slash:0000:21:00.0"]

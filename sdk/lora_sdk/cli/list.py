@@ -9,6 +9,7 @@ import time
 
 import click
 
+from lora_host.device_uri import EMULATED_SCHEME, SIMULATED_SCHEME, board_uris
 from lora_host.errors import RequestError
 from lora_host.lab.inventory import BoardView, inventory
 from lora_sdk.cli.list_view import table
@@ -67,8 +68,9 @@ def list_boards(as_json: bool, watch: bool, interval: float, count: int | None) 
         click.echo(
             "no board found on the PCI bus or through a runtime; run 'lora doctor' for the reason"
         )
-    click.echo("emulated boards are always available: emu:u280, emu:v80")
-    click.echo("simulated cards, where 'make sim-build' was run: sim:u280, sim:v80")
+    click.echo(f"emulated boards are always available: {', '.join(board_uris(EMULATED_SCHEME))}")
+    cards = ", ".join(board_uris(SIMULATED_SCHEME))
+    click.echo(f"simulated cards, where 'make sim-build' was run: {cards}")
 
 
 def _watch(as_json: bool, interval: float, count: int | None) -> None:

@@ -298,20 +298,14 @@ class EngineOptions:
         count = self.board_count
         check_board_count(count)
         check_stages(count, self.stages)
+        from lora_host.device_uri import check_cards
         from lora_host.selection import stands_for_many
 
         if self.devices and len(self.devices) != count and not stands_for_many(self.devices):
             asked, named = counted(count, "board"), counted(len(self.devices), "device")
             raise RequestError(f"{asked} requested, {named} named")
-        self._check_cards()
+        check_cards(self.devices, self.kernels, self.trace)
         self._check_spares()
-
-    def _check_cards(self) -> None:
-        """Simulated cards take no kernels."""
-        from lora_host.device_uri import check_cards, is_simulated
-
-        if any(map(is_simulated, self.devices)):
-            check_cards(self.kernels, self.trace)
 
     @property
     def prefill_is_fast(self) -> bool:
