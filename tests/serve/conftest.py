@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lora_sdk import Engine
-from tests.served import Served, chat_model, served
+from tests.served import Served, chat_model, eventually, served
 
 
 @pytest.fixture(scope="module")
@@ -16,4 +16,4 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     model = chat_model(tmp_path_factory.mktemp("model"))
     with served(lambda progress: Engine(model, progress=progress)) as running:
         yield running
-        assert running.settled()
+        assert eventually(running.settled)

@@ -31,7 +31,7 @@ def small() -> Iterator[Served]:
         max_queue=3,
     ) as running:  # fmt: skip
         yield running
-        assert running.settled()
+        assert eventually(running.settled)
 
 
 def metrics(server: Served) -> dict[str, float]:

@@ -13,7 +13,7 @@ from openai import BadRequestError
 
 from lora_sdk import Engine
 from lora_sdk.serve.tool_calls import ToolCall, ToolText, format_of
-from tests.served import TEMPLATE, Served, chat_model, served
+from tests.served import TEMPLATE, Served, chat_model, eventually, served
 
 HEAD = "{% if tools %}Tools: {% for tool in tools %}{{ tool | tojson }}{% endfor %}\n{% endif %}"
 CALLS = (
@@ -111,7 +111,7 @@ def family(
     model = chat_model(tmp_path_factory.mktemp("tools"), TEMPLATES[request.param])
     with served(lambda progress: Engine(model, progress=progress)) as running:
         yield request.param, running
-        assert running.settled()
+        assert eventually(running.settled)
 
 
 def ask(server: Served, **more: Any) -> Any:
