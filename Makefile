@@ -85,7 +85,7 @@ rtl: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and not slow and not long" --require-rtl tests/rtl
 	$(BIN)/python -m pytest -q -n 2 --kernels rtl $(RTL_AS_KERNELS)
 
-rtl-slow: $(VENV)/.installed-rtl rtl-build
+rtl-slow: $(VENV)/.installed-rtl rtl-build sim-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow and not long" --require-rtl tests/rtl
 
 # A wheel with those that it needs, installed where there is no compiler and no index, writes a text.

@@ -96,6 +96,7 @@ class Board {
         if (card_->done() && !(control & LORA_AP_DONE)) card_->host_read(LORA_REG_AP_CTRL / 4);
         if (!(control & LORA_AP_START)) return;
         card_->links().look(calls_);
+        card_->times().operation(card_->cycle(), false);
         card_->host_write(LORA_REG_AP_CTRL / 4, LORA_AP_START);
         runs_ = true;
     }
@@ -119,7 +120,9 @@ class Board {
         if (control && !runs_) return;
         registers_[store.word] = value;
         calls_.set_register(offset, value);
-        if (control && (value & LORA_AP_DONE)) runs_ = false;
+        if (!control || !(value & LORA_AP_DONE)) return;
+        card_->times().operation(card_->cycle(), true);
+        runs_ = false;
     }
 
     const lora_sim_config config_;

@@ -6,6 +6,7 @@
 #include "VCard___024root.h"
 #include "verilated.h"
 
+#include "command_times.hpp"
 #include "control_memory.hpp"
 #include "line_memory.hpp"
 #include "links.hpp"
@@ -23,7 +24,8 @@ class Card {
     };
 
     Card(const CardMemory &memory, Timing &timing, uint32_t kind, uint32_t serial)
-        : words_(memory, timing), lists_(memory, timing), lines_(memory, timing), links_(timing) {
+        : words_(memory, timing), lists_(memory, timing), lines_(memory, timing), links_(timing),
+          times_(timing.config, serial) {
         context_.threads(1);
         context_.randReset(2); // registers begin with any bits
         context_.randSeed(static_cast<int>(timing.config.seed & 0x7fffffff) | 1);
@@ -73,6 +75,7 @@ class Card {
             lines_.see(c, time_);
             links_.see(c, time_);
             see_store(c);
+            times_.see(c, cycle_);
         }
         c.clk = 1;
         c.eval();
@@ -89,6 +92,7 @@ class Card {
     // The board's time from now on.
     void set_time(uint64_t time) { time_ = time; }
     Links &links() { return links_; }
+    CommandTimes &times() { return times_; }
     std::vector<Store> &stores() { return stores_; }
 
   private:
@@ -124,6 +128,7 @@ class Card {
     ListMemory lists_;
     LineMemory lines_;
     Links links_;
+    CommandTimes times_;
     VerilatedContext context_;
     std::unique_ptr<VCard> card_;
     std::vector<Store> stores_;

@@ -11,7 +11,7 @@
 
 extern "C" {
 
-#define LORA_SIM_VERSION 2 /* of this interface */
+#define LORA_SIM_VERSION 3 /* of this interface */
 
 /* Times in cycles of the card's clock; spacings in 1/65536 of one. */
 struct lora_sim_config {
@@ -25,7 +25,12 @@ struct lora_sim_config {
     uint32_t seed;         /* 0: times as above. Others: memory and links answer now and then, in
                               any order, for tests */
     uint32_t line_spacing[LORA_MAX_BANKS + 1]; /* between two lines of a bank */
+    /* Optional, for measurements: told of the begin and the end of each command of a list, and of
+     * each operation, LORA_SIM_OPERATION; by the board's serial and its card's cycles, maybe from
+     * several threads. */
+    void (*told)(uint32_t serial, uint64_t cycle, uint32_t index, uint32_t ends);
 };
+#define LORA_SIM_OPERATION UINT32_MAX
 
 struct lora_sim_counts {
     uint64_t cycles; /* simulated */

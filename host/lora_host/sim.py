@@ -4,6 +4,7 @@ overlays/rtl with Verilator by `make sim-build`. docs/rtl.md says what it simula
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,12 +15,15 @@ from .errors import OverlayError, RequestError
 from .overlay import Overlay
 
 LIBRARY = "_lora_sim.so"  # only in this package's folder
-VERSION = 2  # of csrc/sim/sim.hpp
+VERSION = 3  # of csrc/sim/sim.hpp
 BUILD = "build it in a checkout with 'make sim-build' (it needs Verilator)"
 MEMORY_NS = 122.2  # window_ns of timing/data/control.yaml: idle latency of HBM
 SLICE = 500  # cycles between two looks at other boards and at the host, where links allow it
 _SPACING = 1 << 16
 _LINE = _BEAT = 64
+
+
+_TOLD = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
 
 
 class _Config(ctypes.Structure):
@@ -29,11 +33,24 @@ class _Config(ctypes.Structure):
             "seed",
         )),
         ("line_spacing", ctypes.c_uint32 * (abi.MAX_BANKS + 1)),
+        ("told", _TOLD),
     ]  # fmt: skip
 
 
 class _Counts(ctypes.Structure):
     _fields_ = [("cycles", ctypes.c_uint64), ("busy", ctypes.c_uint64)]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What tests want of simulated cards. `seed`: not 0, and memory and links answer now and then.
+    `latency`: cycles after which memory answers, banks of any rate; 0: as the board's data say.
+    `told`: called as lora_sim_config says. `library`: another one than this package's."""
+
+    seed: int = 0
+    latency: int = 0
+    told: Callable[[int, int, int, int], None] | None = None
+    library: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,14 +100,14 @@ def library() -> Any:
 
 
 class Cards:
-    """Cards of one emulated cluster, in its boards' places. `found`: another library than this
-    package's. `seed`: not 0, and memory and links answer now and then, for tests. `lanes`: of the
-    FP16 arrays. `latency`: of memory, cycles."""
+    """Cards of one emulated cluster, in its boards' places. `lanes`: of the FP16 arrays. `latency`:
+    of memory, cycles."""
 
-    def __init__(self, overlay: Overlay, boards: int, seed: int = 0, found: Any = None) -> None:
-        self._library = library() if found is None else found
+    def __init__(self, overlay: Overlay, boards: int, bench: Bench = Bench()) -> None:
+        self._library = library() if bench.library is None else bench.library
         _check(overlay, int(self._library.lora_sim_onchip_bytes()))
-        config = _config(overlay, boards, seed)
+        config = _config(overlay, boards, bench)
+        self._told = config.told  # as long as the cards
         self.lanes = int(self._library.lora_sim_lanes())
         self.latency = int(config.latency)
         self._address = self._library.lora_sim_open(ctypes.byref(config))
@@ -132,7 +149,7 @@ def _check(overlay: Overlay, onchip: int) -> None:
         )
 
 
-def _config(overlay: Overlay, boards: int, seed: int) -> _Config:
+def _config(overlay: Overlay, boards: int, bench: Bench) -> _Config:
     """Times of the board's data in cycles of the overlay's clock."""
     clock, links = overlay.clock_hz, overlay.links
     rate = min(links.port_bytes, links.lanes * links.lane_bits_per_second / 8 / clock)
@@ -140,14 +157,17 @@ def _config(overlay: Overlay, boards: int, seed: int) -> _Config:
     spacing = [_SPACING] * (abi.MAX_BANKS + 1)
     for bank in overlay.board.banks:
         spacing[bank.index] = max(_SPACING, round(_LINE * clock / bank.bandwidth * _SPACING))
+    if bench.latency:
+        spacing = [0] * len(spacing)
     return _Config(
         size=ctypes.sizeof(_Config),
         boards=boards,
         cycles_per_ms=clock // 1000,
         slice=SLICE if boards == 1 else min(SLICE, hop),
-        latency=round(MEMORY_NS * 1e-9 * clock),
+        latency=bench.latency or round(MEMORY_NS * 1e-9 * clock),
         link_latency=hop,
         beat_spacing=round(_BEAT / rate * _SPACING),
-        seed=seed,
+        seed=bench.seed,
         line_spacing=(ctypes.c_uint32 * len(spacing))(*spacing),
+        told=_TOLD() if bench.told is None else _TOLD(bench.told),
     )

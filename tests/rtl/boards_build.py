@@ -1,6 +1,6 @@
-"""Builds `lora_host._lora` once more, into a folder of its own: emulated boards whose control, or
-card, is simulated hardware (tests/rtl/core/board_control.cpp) in place of the firmware's host
-build."""
+"""Builds `lora_host._lora` once more, into a folder of its own: emulated boards whose control is
+simulated hardware (tests/rtl/core/board_control.cpp) in place of the firmware's host build, or
+whose frames are traced (tests/rtl/card)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
 # Verilator's runtime has 32 KiB of thread-local data. glibc keeps less free for a module
 # that is loaded late and wants its own at fixed places.
 TUNABLES = "glibc.rtld.optional_static_tls=65536"
-TRACED = "-Wl,--wrap=emu_wire_before"  # tests/rtl/card/units/frame_trace.c
+TRACED = "-Wl,--wrap=emu_wire_before"  # tests/rtl/card/frame_trace.c
 
 
 def newest(paths: list[Path]) -> float:
@@ -46,8 +46,8 @@ def compile_into(folder: Path, control: Path, flags: str) -> Path:
 
 
 def simulated_boards(rig: str = "core", archive: Path | None = None) -> Path:
-    """The module with the control of tests/rtl/core or the card of tests/rtl/card, built where it
-    is missing or older than its sources. `archive`: another one than theirs."""
+    """The module with the control of tests/rtl/core or the firmware and trace of tests/rtl/card,
+    built where it is missing or older than its sources. `archive`: another one than theirs."""
     archive = archive or build(rig, "libboards.a")
     folder = archive.parent / "boards"
     folder.mkdir(exist_ok=True)
@@ -80,9 +80,13 @@ def in_process(
     )  # fmt: skip
 
 
-def ask(request: dict[str, Any], rig: str = "core", archive: Path | None = None) -> dict[str, Any]:
+def ask(
+    request: dict[str, Any], rig: str = "core", archive: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What tests/rtl/boards_run.py answers."""
-    done = in_process(["-m", "tests.rtl.boards_run", json.dumps(request)], rig, archive)
+    arguments = ["-m", "tests.rtl.boards_run", json.dumps(request)]
+    done = in_process(arguments, rig, archive, variables)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

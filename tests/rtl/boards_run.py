@@ -1,5 +1,5 @@
-"""A process whose emulated boards have simulated controls: runs the request that its argument is,
-and prints what was seen."""
+"""A process whose emulated boards have simulated controls, or are simulated cards: runs the request
+that its argument is, and prints what was seen."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ def frames(boards: int) -> list[tuple[int, ...]]:
 
 
 if __name__ == "__main__":
+    if "LORA_TEST_CARDS" in os.environ:
+        from tests.rtl import simulated_cards  # noqa: F401
     request = from_text(json.loads(sys.argv[1]))
     found = asdict(run(request))
     print(json.dumps({"seen": found, "cycles": cycles(), "frames": frames(request.boards)}))

@@ -17,10 +17,11 @@ from lora_sdk.timing.card_time import besides_counts
 from lora_sdk.timing.matmul_counts import Arrays
 from lora_sdk.timing.unit_counts import UPDATE, counting, unit_counts, update
 from lora_sdk.timing.vector_counts import Counts
+from tests.rtl.card_build import NARROW
 from tests.rtl.card_steps import Request, Step, card_step, chain, gpt2, llama
 from tests.rtl.step_cycles import Measured, Run, measure
 
-LANES, ROWS = 8, 1  # of tests/rtl/card
+LANES, ROWS = NARROW, 1  # of the cards
 FILL = (17.5, 1)  # where K is 384 the array waits for a side of its buffer
 STORE = (8, 1)  # where ranks of h are stored the adapters' unit waits for each
 LATENCIES = (8, 31)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lora_host import rtl
+from lora_host import rtl, sim
 from lora_host.errors import RequestError
 
 
@@ -25,6 +25,17 @@ def units(pytestconfig: pytest.Config) -> Any:
     if pytestconfig.getoption("--require-rtl"):
         pytest.fail(f"--require-rtl, but {missing}")
     pytest.skip(missing)
+
+
+@pytest.fixture(scope="session")
+def cards(pytestconfig: pytest.Config) -> Any:
+    """The package's library of simulated cards; without it as `units`."""
+    try:
+        return sim.library()
+    except RequestError as error:
+        if pytestconfig.getoption("--require-rtl"):
+            pytest.fail(f"--require-rtl, but {error}")
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,6 +22,7 @@ from tests.drive import open_runner
 from tests.emu.test_generate import SLOTS, generate, pages
 from tests.emu.test_host_greedy import PROMPT, greedy, prefill
 from tests.quantized import SCHEMES, QuantizedModel
+from tests.rtl.mailed import code_of, failing_sum, move_before_table, sums
 
 AFTER = 4  # single steps behind it
 TIMEOUTS = {"watchdog_ms": 4, "step_us": 60_000}  # a control's watchdog counts simulated cycles
@@ -39,7 +40,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Request:
-    """`end_after`: the listener ends it with that token. `scheme`: of tests/quantized.py."""
+    """`end_after`: the listener ends it with that token. `scheme`: of tests/quantized.py. `mailed`:
+    also what mailed.py has."""
 
     folder: str
     boards: int
@@ -48,15 +50,17 @@ class Request:
     end_after: int = 0
     fault: Fault | None = None
     scheme: str = ""
+    mailed: bool = False
 
 
 @dataclass
 class Seen:
     """`steps`: each board's last step, counted from the one before the run. `ring`: step, counted
-    so, and token of each entry. `looks`, `reads`: at the token register, and of the ring. `redone`:
-    steps. `codes`: of the boards' error records. `after`: tokens of single steps behind it. `kv`: K
-    and V of all positions. `arenas`: board, bank, offset, size, and CRC-32 of the bytes behind the
-    run."""
+    so, and token of each entry. `looks`, `reads`: at the token register, and of the ring. `cycles`:
+    of operations of simulated cards. `redone`: steps. `codes`: of the boards' error records.
+    `after`: tokens of single steps behind it. `kv`: K and V of all positions. `arenas`: board,
+    bank, offset, size, and CRC-32 of the bytes behind the run. `mailed`: what mailed.py has
+    found."""
 
     tokens: list[int]
     rows: int = 0
@@ -65,12 +69,14 @@ class Seen:
     doorbells: int = 0
     looks: int = 0
     reads: int = 0
+    cycles: int = 0
     redone: int = 0
     codes: list[int] = field(default_factory=list)
     error: str = ""
     after: list[int] = field(default_factory=list)
     kv: int = 0
     arenas: list[tuple[int, ...]] = field(default_factory=list)
+    mailed: list[int] = field(default_factory=list)
 
 
 def kv_of(runner: Runner, positions: int) -> int:
@@ -118,11 +124,13 @@ def end_at(runner: Runner, rows: int, wanted: int) -> None:
         runner.step([], [KvOp.commit(0, end - 1, 0, 1)], [SLOTS[(wanted - 1) % 3]])
 
 
-def go_on(runner: Runner, seen: Seen) -> None:
+def go_on(runner: Runner, seen: Seen, mailed: bool) -> None:
     """The host chooses: boards are as after single steps."""
     done = len(PROMPT) + seen.rows
     seen.after, _ = greedy(runner, seen.tokens[seen.rows - 1], AFTER, done)
     seen.kv = kv_of(runner, done)
+    if mailed:
+        seen.mailed = [move_before_table(runner), *sums(runner), *failing_sum(runner)]
     seen.arenas = sums_of_arenas(runner)
 
 
@@ -136,13 +144,6 @@ def ring_of(runner: Runner, first: int, count: int) -> list[tuple[int, int]]:
     entries = np.frombuffer(data, kind)
     found = [entries[(first + 1 + i) % abi.MAX_GENERATE] for i in range(count)]
     return [(int(entry["step"]) - first, int(entry["token"])) for entry in found]
-
-
-def code_of(runner: Runner, board: int) -> int:
-    """That of the board's error record."""
-    kind, bank = abi.dtype("error_record"), runner.plan.overlay.control_bank
-    data = runner.cluster.read(board, bank, abi.ERROR_OFFSET, kind.itemsize)
-    return int(np.frombuffer(data, kind)[0]["code"])
 
 
 def counts(runner: Runner, seen: Seen, before: ClusterStats) -> None:
@@ -197,7 +198,9 @@ def run(request: Request) -> Seen:
             runner.cluster.emulated.fault(request.fault.board, abi.FAULT_NONE)
         rows, seen.rows = seen.rows, min(seen.rows, request.end_after or seen.rows)
         end_at(runner, rows, seen.rows)
-        go_on(runner, seen)
+        go_on(runner, seen, request.mailed)
+        if runner.cluster.emulated:
+            seen.cycles = sum(runner.cluster.emulated.simulated_cycles())
         return seen
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from lora_sdk.model.quantization import unit_scales
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.plan.model_plan import Plan
 from tests.rtl.boards_build import in_process
+from tests.rtl.card_build import narrow
 from tests.rtl.card_steps import Request, one_by_one, opened, to_text
+
+OPERATION = 0xFFFFFFFF  # LORA_SIM_OPERATION
 
 
 @dataclass
@@ -41,34 +45,28 @@ class Measured:
     steps: tuple[tuple[Run, ...], ...]
 
 
-def runs_of(text: str) -> dict[int, list[Run]]:
-    """Runs by board, in order, of the lines that tests/rtl/core/times.hpp writes."""
+def runs_of(told: Iterable[tuple[int, int, int, int]]) -> dict[int, list[Run]]:
+    """Runs by board, in order, of what its card tells (struct lora_sim_config)."""
     found: dict[int, list[Run]] = {}
-    for line in text.splitlines():
-        board, cycle, what, index = line.split()
-        runs = found.setdefault(int(board), [])
-        if what == "doorbell":
-            runs.append(Run(int(cycle)))
-        elif what == "done":
-            runs[-1].done = int(cycle)
+    for board, cycle, index, ends in told:
+        runs = found.setdefault(board, [])
+        if index != OPERATION:
+            (runs[-1].ends if ends else runs[-1].begins)[index] = cycle
+        elif ends:
+            runs[-1].done = cycle
         else:
-            (runs[-1].ends if what == "end" else runs[-1].begins)[int(index)] = int(cycle)
+            runs.append(Run(cycle))
     return found
 
 
-def measure(request: Request, latency: int, archive: Path | None = None) -> Measured:
+def measure(request: Request, latency: int) -> Measured:
     """The request's steps where memory answers after `latency` cycles."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        times = folder / "times"
-        asked = {"LORA_TEST_LATENCY": str(latency), "LORA_TEST_TIMES": str(times)}
-        done = in_process(
-            ["-m", "tests.rtl.card_steps_run", to_text(request)], "card", archive, asked
-        )
-        assert done.returncode == 0, done.stderr
-        by_board = runs_of(times.read_text())
-        with opened(request, folder) as runner:
-            config, plan = runner.plan.config, runner.plan
+    arguments = ["-m", "tests.rtl.card_steps_run", to_text(request), str(latency)]
+    done = in_process(arguments, "card", variables={"LORA_TEST_CARDS": str(narrow())})
+    assert done.returncode == 0, done.stderr
+    by_board = runs_of(json.loads(done.stdout.splitlines()[-1]))
+    with tempfile.TemporaryDirectory() as name, opened(request, Path(name)) as runner:
+        config, plan = runner.plan.config, runner.plan
     scales = unit_scales(config)
     lists = [lower(config, plan, rank, scales) for rank in range(plan.size)]
     if request.alone:

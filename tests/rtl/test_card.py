@@ -1,6 +1,6 @@
-"""Cards in the place of emulated boards: control and all units are simulated hardware behind one
-memory port (overlays/rtl/card), memory and cables are the emulated board's. What the host sees is
-what it sees of emulated boards."""
+"""Cards of `sim:` boards in the place of emulated boards: control and all units are simulated
+hardware behind one memory port (overlays/rtl/card), memory and cables are the emulated board's.
+What the host sees is what it sees of emulated boards."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build
 from tests.rtl.boards_build import ask, in_process
+from tests.rtl.card_build import AS_THEY_ARE
 from tests.rtl.generations import Fault, Request, Seen, as_text, by_host
 from tests.variants import variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.slow]
+pytestmark = [pytest.mark.rtl, pytest.mark.slow, pytest.mark.usefixtures("cards")]
 LONG = pytest.mark.long
+CARDS = {"LORA_TEST_CARDS": str(AS_THEY_ARE)}
 
 
 @pytest.fixture(scope="module")
@@ -34,23 +35,24 @@ def expected(folder: Path, boards: int, count: int, scheme: str = "") -> Seen:
 @cache
 def emulated(text: str) -> dict[str, Any]:
     """What emulated boards answer to a request, their frames too."""
-    archive = build("card", "emulated/libboards.a")
-    return ask(json.loads(text), "card", archive)
+    return ask(json.loads(text), "card")
 
 
 def differences(request: Request, found: dict[str, Any]) -> list[Any]:
-    """Bytes of arenas and frames of cables that are not as on emulated boards."""
+    """Bytes of arenas, frames of cables and sums of memory that are not as on emulated boards."""
     wanted = emulated(json.dumps(as_text(request)))
     pairs = [*zip(found["seen"]["arenas"], wanted["seen"]["arenas"], strict=True)]
     pairs += zip(found["frames"], wanted["frames"], strict=True)
-    assert pairs and found["cycles"] and not wanted["cycles"]
+    pairs.append((found["seen"]["mailed"], wanted["seen"]["mailed"]))
+    assert pairs and found["seen"]["cycles"] and not wanted["seen"]["cycles"]
     return [pair for pair in pairs if pair[0] != pair[1]]
 
 
 def compare(request: Request) -> None:
-    """GENERATE, single steps behind it, all of K and V; then all bytes and frames."""
+    """GENERATE, single steps behind it, all of K and V, what the core asks for by mailboxes; then
+    all bytes and frames."""
     wanted = expected(Path(request.folder), request.boards, request.count, request.scheme)
-    found = ask(as_text(request), "card")
+    found = ask(as_text(request), "card", variables=CARDS)
     seen = Seen(**found["seen"])
     assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
     assert seen.steps == [request.count] * request.boards and not seen.error and seen.redone == 0
@@ -59,14 +61,14 @@ def compare(request: Request) -> None:
 
 
 def generated(request: Request) -> Seen:
-    return Seen(**ask(as_text(request), "card")["seen"])
+    return Seen(**ask(as_text(request), "card", variables=CARDS)["seen"])
 
 
 @pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 8), pytest.param(4, 8, marks=LONG)])
 def test_tokens_bytes_and_frames_are_those_of_emulated_boards(
     folder: Path, boards: int, count: int
 ) -> None:
-    compare(Request(str(folder), boards, count))
+    compare(Request(str(folder), boards, count, mailed=True))
 
 
 @pytest.mark.parametrize("boards", [1, pytest.param(4, marks=LONG)])
@@ -113,9 +115,10 @@ CASES = (
 def test_cases_of_emulated_boards_pass(case: str) -> None:
     done = in_process(
         [
-            *("-m", "pytest", "-q", "-n", "0", "-p", "tests.rtl.simulated_boards"),
+            *("-m", "pytest", "-q", "-n", "0", "-p", "tests.rtl.simulated_cards"),
             *("-p", "no:cacheprovider", f"tests/emu/{case}"),
         ],
         "card",
+        variables=CARDS,
     )
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build
 from tests.rtl.boards_build import ask
+from tests.rtl.card_build import build
 from tests.rtl.generations import Fault, Request, as_text
 from tests.rtl.test_card import differences
 from tests.rtl_rig import mistaken
@@ -57,10 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("cards") / "model")
 
 
-def is_noticed(request: Request, archive: Path) -> bool:
+def is_noticed(request: Request, cards: Path) -> bool:
     """The run fails otherwise than it should, or bytes or frames differ."""
     try:
-        found = ask(as_text(request), "card", archive)
+        found = ask(as_text(request), "card", variables={"LORA_TEST_CARDS": str(cards)})
     except AssertionError:
         return True
     if request.fault:
@@ -73,5 +73,5 @@ def test_mistake_is_noticed(name: str, folder: Path, tmp_path: Path) -> None:
     path, right, wrong, boards = MISTAKES[name]
     fault = FAILS if "poison" in name else None
     sources = mistaken(tmp_path, path, right, wrong)
-    archive = build("card", "libboards.a", sources=sources, folder=tmp_path / "build")
-    assert is_noticed(Request(str(folder), boards, 4, fault=fault), archive)
+    cards = build(tmp_path, RTL=sources, LANES=8)
+    assert is_noticed(Request(str(folder), boards, 4, fault=fault), cards)

@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
 from lora_host import abi, sim
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import LoraError
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.opening import SpeculationOptions
@@ -24,29 +25,37 @@ from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import write_quantized
 from tests.commands import RUN
 from tests.processes import ROOT, environment
+from tests.rtl.card_build import build
 from tests.variants import variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.long]  # the build alone takes minutes
+pytestmark = [pytest.mark.rtl, pytest.mark.slow, pytest.mark.usefixtures("cards")]
+LONG = pytest.mark.long
 
 COUNT = 4
 GREEDY = SamplingParams(max_tokens=COUNT, temperature=0, ignore_eos=True)
 PROMPT = [3, 1, 4, 1, 5]
 LIMIT_S = 900
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cards(pytestconfig: pytest.Config) -> None:
-    try:
-        sim.library()
-    except RequestError as error:
-        if pytestconfig.getoption("--require-rtl"):
-            pytest.fail(f"--require-rtl, but {error}")
-        pytest.skip(str(error))
+BOARDS = pytest.mark.parametrize("boards", [1, 2, 4])
+QUANTIZED = "mistral"
+RECIPES = {"w8a8": Recipe("w8a8"), "w4a8": Recipe("w4a8", group=32)}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("sim") / "model")
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A model of each scheme, calibrated once."""
+
+    @cache
+    def written(scheme: str) -> Path:
+        place = tmp_path_factory.mktemp(scheme)
+        write_quantized(QUANTIZED, place, RECIPES[scheme])
+        return place / "quantized"
+
+    return written
 
 
 def run(
@@ -74,7 +83,7 @@ def run(
         return list(found.token_ids), engine.cluster.emulated.simulated_cycles()
 
 
-@pytest.mark.parametrize("boards", [1, 2])
+@pytest.mark.parametrize("boards", [1, 2, pytest.param(4, marks=LONG)])
 def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
     wanted, none = run(folder, "emu", boards)
     tokens, cycles = run(folder, "sim", boards)
@@ -82,34 +91,47 @@ def test_tokens_are_those_of_emulated_boards(folder: Path, boards: int) -> None:
     assert len(cycles) == boards and min(cycles) > 10_000
 
 
-@pytest.mark.parametrize(
-    "recipe", [Recipe("w8a8"), Recipe("w4a8", group=32)], ids=lambda recipe: recipe.scheme
-)
-def test_quantized_models(recipe: Recipe, tmp_path: Path) -> None:
-    write_quantized("mistral", tmp_path, recipe)
-    tokens, _ = run(tmp_path / "quantized", "sim", 1)
-    assert tokens == run(tmp_path / "quantized", "emu", 1)[0]
+@LONG
+@BOARDS
+@pytest.mark.parametrize("scheme", RECIPES)
+def test_quantized_models(quantized: Callable[[str], Path], scheme: str, boards: int) -> None:
+    tokens, cycles = run(quantized(scheme), "sim", boards)
+    assert tokens == run(quantized(scheme), "emu", boards)[0] and len(cycles) == boards
 
 
-def test_an_adapter(folder: Path, tmp_path: Path) -> None:
+@LONG
+@BOARDS
+def test_an_adapter(folder: Path, boards: int, tmp_path: Path) -> None:
     adapter = write_adapter(variant("llama_narrow"), Folder("one"), tmp_path / "one")
-    wanted, _ = run(folder, "emu", 1, adapter=adapter)
-    assert run(folder, "sim", 1, adapter=adapter)[0] == wanted != run(folder, "emu", 1)[0]
+    wanted, _ = run(folder, "emu", boards, adapter=adapter)
+    assert run(folder, "sim", boards, adapter=adapter)[0] == wanted
+    assert wanted != run(folder, "emu", boards)[0]
 
 
-def test_a_tree(folder: Path) -> None:
+@LONG
+def test_an_adapter_of_a_quantized_model(quantized: Callable[[str], Path], tmp_path: Path) -> None:
+    model = quantized("w8a8")
+    adapter = write_adapter(variant(QUANTIZED), Folder("one"), tmp_path / "one")
+    wanted, _ = run(model, "emu", 2, adapter=adapter)
+    assert run(model, "sim", 2, adapter=adapter)[0] == wanted != run(model, "emu", 2)[0]
+
+
+@LONG
+@BOARDS
+def test_a_tree(folder: Path, boards: int) -> None:
     """The model drafts for itself, so branches are left and blocks are accepted."""
     tree = SpeculationOptions("draft", folder, TreeShape.by_width((2, 2)))
-    assert run(folder, "sim", 1, tree)[0] == run(folder, "emu", 1)[0]
+    assert run(folder, "sim", boards, tree)[0] == run(folder, "emu", boards)[0]
 
 
+@LONG
 @pytest.mark.parametrize("seed", [3, 4])
 def test_memory_and_links_that_answer_now_and_then(
     folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any order, whenever they like: the same tokens."""
     wanted, _ = run(folder, "emu", 2)
-    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, seed=seed))
+    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, bench=sim.Bench(seed=seed)))
     assert run(folder, "sim", 2)[0] == wanted
 
 
@@ -119,6 +141,7 @@ MISTAKES = (
 )
 
 
+@LONG
 @pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
 def test_mistakes_around_the_card_are_noticed(
     name: str, right: str, wrong: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,11 +151,9 @@ def test_mistakes_around_the_card_are_noticed(
     text = (sources / name).read_text()
     assert text.count(right) == 1
     (sources / name).write_text(text.replace(right, wrong))
-    target = tmp_path / sim.LIBRARY
-    make = ["make", "-C", str(sources), f"ROOT={ROOT}", f"TARGET={target}"]
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
     wanted, _ = run(folder, "emu", 1)
-    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, found=sim.load(target)))
+    bench = sim.Bench(library=sim.load(build(tmp_path, sources)))
+    monkeypatch.setattr("lora_host.cluster.Cards", partial(sim.Cards, bench=bench))
     try:
         tokens, _ = run(folder, "sim", 1)
     except LoraError:
@@ -140,11 +161,13 @@ def test_mistakes_around_the_card_are_noticed(
     assert tokens != wanted
 
 
+@LONG
 def test_cycles_are_the_same_each_time(folder: Path) -> None:
     """On any number of threads, whatever else the computer does."""
     assert run(folder, "sim", 2) == run(folder, "sim", 2)
 
 
+@LONG
 def test_a_frame_that_is_damaged_ends_the_step(folder: Path) -> None:
     """A fault of a link, which recovery is not to hide."""
     with Engine(folder, devices=["sim:u280"], boards=2, speculation=None, recovery="off") as engine:
@@ -155,6 +178,7 @@ def test_a_frame_that_is_damaged_ends_the_step(folder: Path) -> None:
             engine.generate([PROMPT], GREEDY)
 
 
+@LONG
 @pytest.mark.parametrize(
     ("fault", "said"),
     [(abi.FAULT_RECORD_STEP, "step 0 epoch 1"), (abi.FAULT_RECORD_EPOCH, "step 1 epoch 0")],
@@ -168,6 +192,7 @@ def test_records_that_lag_behind_end_the_step(folder: Path, fault: int, said: st
             engine.generate([PROMPT], GREEDY)
 
 
+@LONG
 def test_stats_say_cycles(folder: Path) -> None:
     """And the timing model has those of steps, where nothing else runs."""
     words = (
@@ -186,6 +211,7 @@ def test_stats_say_cycles(folder: Path) -> None:
     assert 0.95 < int(modelled.split()[1]) / int(line.split()[1]) < 1.05
 
 
+@LONG
 def test_ctrl_c_ends_a_run(folder: Path) -> None:
     """Within seconds, with its exit code, and no process is left."""
     words = ("--model", str(folder), "--device", "sim:u280", "--ignore-eos", "-n", "200", "-p", "a")

@@ -119,12 +119,12 @@ def test_options_without_a_meaning_are_refused(options: dict[str, object]) -> No
 
 
 def test_times_are_the_boards_data() -> None:
-    config = sim._config(OVERLAY, 2, 0)
+    config = sim._config(OVERLAY, 2, sim.Bench())
     assert yaml.safe_load(FACTS.read_text())["core"]["window_ns"]["value"] == sim.MEMORY_NS
     assert (config.latency, config.link_latency, config.slice) == (24, 60, 60)
     assert config.beat_spacing == 2 << 16  # 32 bytes a cycle
     assert set(config.line_spacing) == {1 << 16}  # HBM's 14.4 GB/s are more than a line a cycle
-    fast = sim._config(load_overlay("lora_q_u280"), 1, 0)
+    fast = sim._config(load_overlay("lora_q_u280"), 1, sim.Bench())
     assert fast.line_spacing[0] == round(64 * 250e6 / 14.375e9 * 65536) and fast.slice == sim.SLICE
 
 

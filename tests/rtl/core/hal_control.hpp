@@ -5,8 +5,6 @@
 #define LORA_TEST_HAL_CONTROL_HPP
 
 #include "card.hpp"
-#include "latency.hpp"
-#include "times.hpp"
 #include <board_links.hpp>
 
 extern "C" {
@@ -127,7 +125,6 @@ class Control {
     Control(uint32_t seed, uint32_t poll_every, bool traces)
         : units_(poll_every, traces), card_(seed, memory, units_) {
         units_.card = &card_;
-        if (test_latency()) card_.set_read_cycles(test_latency());
         begin();
     }
 
@@ -166,7 +163,6 @@ class Control {
         uint32_t control = hal_register(LORA_REG_AP_CTRL);
         if (card_.core().done && !(control & LORA_AP_DONE)) card_.host_read(LORA_REG_AP_CTRL / 4);
         if (!(control & LORA_AP_START)) return;
-        Times::all().run(hal_register(LORA_REG_IDENTITY_SERIAL), card_.cycle(), false);
         card_.host_write(LORA_REG_AP_CTRL / 4, LORA_AP_START);
         runs_ = true;
     }
@@ -191,9 +187,7 @@ class Control {
         if (control && !runs_) return;
         known_[offset / 4] = value;
         hal_set_register(offset, value);
-        if (!control || !(value & LORA_AP_DONE)) return;
-        Times::all().run(hal_register(LORA_REG_IDENTITY_SERIAL), card_.cycle(), true);
-        runs_ = false;
+        if (control && (value & LORA_AP_DONE)) runs_ = false;
     }
 
     BoardUnits units_;

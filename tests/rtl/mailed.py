@@ -1,0 +1,64 @@
+"""Commands that the core gives the DMA unit by its mailbox: KV moves before a table entry changes,
+sums of memory, and a sum that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lora_host import abi
+from lora_host.errors import LoraError
+from lora_sdk.core.runner import KvOp, Row, Runner
+
+SEQUENCE = 1
+PROMPT = (9, 4, 33, 7)
+SLOTS = tuple(range(20, 20 + len(PROMPT)))
+
+
+def code_of(runner: Runner, board: int) -> int:
+    """That of the board's error record."""
+    kind, bank = abi.dtype("error_record"), runner.plan.overlay.control_bank
+    data = runner.cluster.read(board, bank, abi.ERROR_OFFSET, kind.itemsize)
+    return int(np.frombuffer(data, kind)[0]["code"])
+
+
+def move_before_table(runner: Runner) -> int:
+    """The token of a row that reads what a prompt has left in a page, copied from where it was
+    committed by a step that then maps another one."""
+    page = runner.plan.page_count - 3
+    rows = [
+        Row(SEQUENCE, at, token, SLOTS[at], SLOTS[at - 1] if at else -1)
+        for at, token in enumerate(PROMPT)
+    ]
+    runner.step(rows, [KvOp.length(SEQUENCE, 0), KvOp.table(SEQUENCE, 0, page)])
+    ops = [
+        KvOp.copy(page, page + 1, 3),  # of what was there before
+        KvOp.commit(SEQUENCE, 0, 0, len(PROMPT)),
+        KvOp.table(SEQUENCE, 0, page + 2),
+        KvOp.copy(page, page + 2, len(PROMPT)),
+    ]
+    row = Row(SEQUENCE, len(PROMPT), 11, SLOTS[-1] + 1, want_argmax=True)
+    found = runner.step([row], ops, SLOTS)
+    assert found.argmax is not None
+    return int(found.argmax[1][0])
+
+
+def sums(runner: Runner) -> Iterator[int]:
+    """Of ranges of the banks with the first weights."""
+    for board in range(runner.plan.size):
+        for bank, first, count in ((0, 3, 200), (1, 64, 9_999)):
+            yield runner.cluster.checksum(board, bank, first, count)
+
+
+def failing_sum(runner: Runner) -> Iterator[int]:
+    """The codes of a sum of board 0 that fails, and the sum after it."""
+    emulated = runner.cluster.emulated
+    assert emulated
+    emulated.fault(0, abi.FAULT_UNIT_FAILS, abi.UNIT_DMA, 0)
+    try:
+        runner.cluster.checksum(0, 0, 0, 64)
+    except LoraError:
+        yield code_of(runner, 0)
+    emulated.fault(0, abi.FAULT_NONE)
+    yield runner.cluster.checksum(0, 0, 0, 64)
