@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -112,16 +113,27 @@ def test_validate_tells_sound_boards_from_a_silent_link_fault(mock_server: MockS
 
 
 def test_validate_compares_known_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lora_sdk.cli import validate
+    from lora_sdk.cli import known_answers
 
-    real = validate._logits
-    monkeypatch.setattr(
-        validate,
-        "_logits",
-        lambda **options: [b"another" if options["boards"] == 1 else x for x in real(**options)],
-    )
+    real = known_answers.logits
+
+    def answered(*tell: Any, **options: Any) -> list[bytes]:
+        return real(*tell, **options) if options["boards"] > 1 else [b"another"] * 4
+
+    monkeypatch.setattr(known_answers, "logits", answered)
     found = run("validate", "--boards", "2")
     assert found.exit_code == 1 and "logits of step 0 differ" in found.stdout
+
+
+def test_simulated_cards_get_a_small_model() -> None:
+    from lora_sdk.cli.known_answers import STEPS, logits, sample_for
+
+    seen: list[int] = []
+    with sample_for(simulated=True) as sample:
+        found = logits(seen.append, boards=2, **sample.options)
+        assert found == logits(boards=1, **sample.options) and len(set(found)) == STEPS
+        assert Path(sample.options["model"]).is_dir() and seen == [1, 2, 3, 4]
+    assert not Path(sample.options["model"]).exists()
 
 
 def test_the_memory_test_finds_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import write_quantized
-from tests.commands import RUN
+from tests.commands import LORA, RUN
 from tests.processes import ROOT, environment
 from tests.rtl.card_build import build
 from tests.variants import variant, write_checkpoint
@@ -209,6 +209,17 @@ def test_stats_say_cycles(folder: Path) -> None:
     assert int(line.split()[1]) > 10_000 and " at 200 MHz) in " in line
     modelled = next(line for line in done.stderr.splitlines() if "of the simulated card" in line)
     assert 0.95 < int(modelled.split()[1]) / int(line.split()[1]) < 1.05
+
+
+@LONG
+def test_validate_finds_cards_sound() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LORA, "validate", "--device", "sim:u280", "--boards", "2"],
+        capture_output=True, text=True, timeout=LIMIT_S, env=environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "router units: 4 steps of a random model of one layer: right" in done.stdout
+    assert done.stdout.endswith("2 boards: sound\n")
 
 
 @LONG

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lora_host import axlf
+from lora_host import axlf, rtl, sim
 from lora_host.alveo_container import PLATFORM
 from lora_host.device_uri import canonical
 from lora_host.errors import TransportError
-from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
+from lora_host.lab.doctor import MISSING, NOTE, OK, Finding, Machine, examine
 from lora_host.lab.inventory import inventory, pci_boards
 from lora_host.lock import BoardLock, holder, lock_path
 from lora_host.overlay import load_overlay
@@ -174,7 +174,21 @@ def test_what_is_there_is_not_missed(folder: Path) -> None:
     (folder / "dev/dri/renderD128").touch()
     (folder / "locks").mkdir()
     machine = Machine(folder, {"XILINX_XRT": str(folder)}, loads=lambda _: True)
-    assert {f.state for f in examine(machine) if f.thing != "pinned memory"} == {OK}
+    optional = {"pinned memory", "simulated units", "simulated cards"}
+    assert {f.state for f in examine(machine) if f.thing not in optional} == {OK}
+
+
+def test_libraries_of_simulated_hardware_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to have them."""
+    monkeypatch.setattr(rtl, "library", lambda: None)
+    monkeypatch.setattr(sim, "library", lambda: sim.load(folder / sim.LIBRARY))
+    found = look(folder)
+    assert found["simulated units"].state == OK and rtl.LIBRARY in found["simulated units"].found
+    cards = found["simulated cards"]
+    assert cards.state == NOTE and "make sim-build" in cards.cure
+    assert cards.found == f"{folder / sim.LIBRARY} is missing or not a plain file"
 
 
 def test_one_shell_that_is_not_the_overlays_is_told(folder: Path) -> None:

@@ -82,7 +82,7 @@ def examine(machine: Machine | None = None) -> list[Finding]:
         findings += _v80(machine, boards, socket)
     if "u280" in kinds or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
-    findings += [*_shells(boards), _pinned(), _locks()]
+    findings += [*_shells(boards), _pinned(), _locks(), *_simulators()]
     return findings
 
 
@@ -94,6 +94,22 @@ def _library() -> Finding:
     except LoraError as error:
         return Finding(MISSING, "C library", str(error), "pip install --force-reinstall .")
     return Finding(OK, "C library", f"ABI {native.ABI_NUMBER}")
+
+
+def _simulators() -> list[Finding]:
+    """Libraries of simulated hardware, which nobody has to have."""
+    from .. import rtl, sim
+
+    findings = []
+    for thing, module in (("simulated units", rtl), ("simulated cards", sim)):
+        try:
+            module.library()
+        except LoraError as error:
+            found, _, cure = str(error).partition(": ")[2].rpartition("; ")
+            findings.append(Finding(NOTE, thing, found, cure))
+        else:
+            findings.append(Finding(OK, thing, f"{module.LIBRARY}, version {module.VERSION}"))
+    return findings
 
 
 def _bus(boards: list[BoardView]) -> Finding:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+
+T = TypeVar("T")
 
 
 class ProgressBar:
@@ -55,3 +59,11 @@ class ProgressBar:
             file=sys.stderr,
         )
         return bar
+
+
+def counting(items: Iterable[T], progress: ProgressBar, total: int) -> Iterator[T]:
+    """The items, each counted when it is there."""
+    progress(0, total)
+    for done, item in enumerate(items, 1):
+        progress(done, total)
+        yield item

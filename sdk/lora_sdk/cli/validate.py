@@ -11,10 +11,9 @@ import click
 from lora_host.naming import counted
 from lora_sdk.cli.bare import chosen_boards, container_option, untested, validate_bare
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
+from lora_sdk.cli.progress import ProgressBar, counting
 
 MIB = 1 << 20
-TOKENS = [(7 * i + 11) % 500 + 3 for i in range(40)]  # more than one tile of 32 positions
-STEPS = 4
 
 
 @click.command("validate")
@@ -36,8 +35,8 @@ def validate(
 
     Each unit runs tiny command lists, whose results are compared with results computed on this
     computer. Then a demo model's logits on these boards must equal, byte for byte, those of one
-    emulated board. The exit code is 1 if there is a fault. With --container any xclbin works: then
-    the host writes and reads every bank.
+    emulated board; simulated cards get a small random model. The exit code is 1 if there is a
+    fault. With --container any xclbin works: then the host writes and reads every bank.
 
     \b
     lora validate --boards 2
@@ -52,7 +51,7 @@ def validate(
     chosen = overlay_for(overlay, devices, cluster_file)
     faults: list[str] = []
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
-        size = cluster.size
+        size, simulated = cluster.size, bool(cluster.emulated and cluster.emulated.cards)
         if not memory:  # the units' lists are a model's
             check_board_count(size)
         faults += _memory(cluster, mib * MIB)
@@ -60,7 +59,7 @@ def validate(
         with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
             wrong = _links(cluster)
             faults += wrong or _units(cluster)
-        faults += _answers(devices, cluster_file, size, chosen)
+        faults += _answers(devices, cluster_file, size, chosen, simulated)
     _end(faults, size)
 
 
@@ -85,7 +84,9 @@ def _end(faults: Sequence[str], size: int) -> None:
 def _memory(cluster: Any, size: int) -> list[str]:
     from lora_host.lab.memory import check_memory
 
-    results = list(check_memory(cluster, size))
+    banks = cluster.size * len(cluster.overlay.board.banks)
+    with ProgressBar("memory", unit="bank") as progress:
+        results = list(counting(check_memory(cluster, size), progress, banks))
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
     total = sum(r.bytes for r in results) / MIB
     click.echo(f"memory: {len(results)} banks, {total:.0f} MiB: {_verdict(bad)}")
@@ -105,10 +106,12 @@ def _links(cluster: Any) -> list[str]:
 
 
 def _units(cluster: Any) -> list[str]:
-    from lora_sdk.selftest.units import check_units
+    from lora_sdk.selftest.units import check_units, operations
 
     bad, done = [], 0
-    for result in check_units(cluster):
+    with ProgressBar("units alone", unit="operation") as progress:
+        results = list(counting(check_units(cluster), progress, operations(cluster)))
+    for result in results:
         name = f"unit {result.unit}, {result.what}"
         if result.fault:
             bad.append(f"{name}: {result.fault}")
@@ -122,44 +125,30 @@ def _units(cluster: Any) -> list[str]:
 
 
 def _answers(
-    devices: Sequence[str], cluster_file: str | None, size: int, overlay: Any
+    devices: Sequence[str], cluster_file: str | None, size: int, overlay: Any, simulated: bool
 ) -> list[str]:
     from lora_host.errors import LoraError
+    from lora_sdk.cli.known_answers import STEPS, logits, sample_for
 
-    try:
-        found = _logits(boards=size, devices=devices, cluster_file=cluster_file, overlay=overlay)
-    except LoraError as error:
-        bad = [f"known answers: {error}"]
-    else:
-        bad = [
-            f"known answers: logits of step {step} differ from the emulated board's"
-            for step, (ours, theirs) in enumerate(zip(found, _logits(boards=1), strict=True))
-            if ours != theirs
-        ]
+    with sample_for(simulated) as sample, ProgressBar("known answers", unit="step") as progress:
+        progress(0, STEPS)
+        boards = {"boards": size, "devices": devices, "cluster_file": cluster_file}
+        try:
+            found = logits(
+                lambda done: progress(done, STEPS), **boards, overlay=overlay, **sample.options
+            )
+        except LoraError as error:
+            bad = [f"known answers: {error}"]
+        else:
+            theirs = logits(boards=1, **sample.options)
+            bad = [
+                f"known answers: logits of step {step} differ from the emulated board's"
+                for step, pair in enumerate(zip(found, theirs, strict=True))
+                if pair[0] != pair[1]
+            ]
     what = "matrix, vector, DMA" + (" and router units" if size > 1 else " units")
-    click.echo(f"known answers of {what}: {STEPS} steps: {_verdict(bad)}")
+    click.echo(f"known answers of {what}: {STEPS} steps of {sample.name}: {_verdict(bad)}")
     return bad
-
-
-def _logits(**options: Any) -> list[bytes]:
-    """Logits as bytes: of the prompt's last row, then of greedy steps."""
-    from lora_host.overlay import Overlay
-    from lora_sdk import Engine
-
-    chosen = options.get("overlay")
-    if isinstance(chosen, Overlay):
-        options["overlay"] = str(chosen.path)
-    out = []
-    with Engine(**options) as engine:
-        sequence = engine.open_sequence()
-        logits = engine.prefill(sequence, TOKENS)
-        tokens = list(TOKENS)
-        for _ in range(STEPS):
-            out.append(logits.tobytes())
-            tokens.append(int(logits.argmax()))
-            logits = engine.prefill(sequence, tokens[-1:])
-        engine.release(sequence)
-    return out
 
 
 def _verdict(bad: Sequence[str]) -> str:
