@@ -228,15 +228,17 @@ def test_elementwise(kind: Any, op: int, columns: int) -> None:
     both(build)
 
 
+@pytest.mark.parametrize("rows", [4, 64])  # GELU by chords, and by a table
 @pytest.mark.parametrize("op", [9, 10, 11, 12])
-def test_activations_of_every_fp16_value(op: int) -> None:
-    every = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(64, 1024)
+def test_activations_of_every_fp16_value(op: int, rows: int) -> None:
+    every = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(rows, -1)
+    strides = dict.fromkeys(("x_stride", "y_stride", "z_stride"), every[0].nbytes)
 
     def build(rig: Rig) -> Any:
-        rig.rows(64)
-        rig.place_rows(ONCHIP, 0, STRIDE, every)
-        rig.place_rows(ONCHIP, Z, STRIDE, np.ones_like(every))
-        return run_vector(rig, op, 1024, x_offset=0)
+        rig.rows(rows)
+        rig.place_rows(ONCHIP, 0, every[0].nbytes, every)
+        rig.place_rows(ONCHIP, Z, every[0].nbytes, np.ones_like(every))
+        return run_vector(rig, op, every.shape[1], x_offset=0, **strides)
 
     both(build)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lora_host import abi, native
@@ -397,18 +397,26 @@ class QuantizedAttention(Attention):
     head_dim=st.sampled_from([2, 8, 32, 38, 64, 72, 128, 264]),
     committed=st.integers(0, 130),
     kv_heads=st.integers(1, 2),
-    fresh=st.integers(1, 12),
+    fresh=st.integers(1, 40),
+    prompt=st.booleans(),
+    ordered=st.booleans(),
     extreme=st.sampled_from([0.0, 0.02]),
     scale=st.sampled_from([1e-4, 3e-2, 0.0, np.inf, 3e38]),
     seen=SEEN,
 )
+@example(  # rows of a group whose windows begin in different tiles of the prompt
+    seed=1, kind=abi.KV_INT8, head_dim=64, committed=12, kv_heads=1, fresh=40, prompt=True,
+    ordered=True, extreme=0.0, scale=1e-4, seen=(9, 0, 0.0),
+)  # fmt: skip
 def test_attention(
     variant: str, seed: int, kind: int, head_dim: int, committed: int, kv_heads: int, fresh: int,
-    extreme: float, scale: float, seen: Any,
+    prompt: bool, ordered: bool, extreme: float, scale: float, seen: Any,
 ) -> None:  # fmt: skip
-    """A random tree of uncommitted rows on two sequences, slots sharded at random."""
+    """A random tree of uncommitted rows on two sequences, or a prompt, whose rows each continue the
+    one before; slots sharded at random, or in order."""
     generator = np.random.default_rng(seed)
-    slots = generator.permutation(64)[:fresh].tolist()
+    order = np.arange(64) if ordered else generator.permutation(64)
+    slots = order[:fresh].tolist()
     numbers = random_bytes(seed, 2, committed + fresh, kv_heads, head_dim, extreme=extreme)
     scales = values(seed + 3, (2, committed + fresh, kv_heads), extreme, False)
     k, v = ([(numbers[i, p], scales[i, p]) for p in range(committed + fresh)] for i in (0, 1))
@@ -423,11 +431,11 @@ def test_attention(
         tool.commit(5, k[: committed // 2], v[: committed // 2])
         for i, slot in enumerate(slots):
             sequence, parent, position = (0, -1, committed)
-            before = int(choose.integers(-1, i)) if i else -1
+            before = i - 1 if prompt else int(choose.integers(-1, i)) if i else -1
             if before >= 0:
                 entry = rig.state.slots[slots[before]]
                 sequence, parent, position = entry.sequence, slots[before], entry.position + 1
-            elif choose.random() < 0.3:
+            elif not prompt and choose.random() < 0.3:
                 sequence, position = 5, committed // 2
             tool.slot(slot, sequence, parent, position, k[committed + i], v[committed + i])
             tool.row(i, sequence, slot)

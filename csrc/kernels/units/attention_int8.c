@@ -1,6 +1,7 @@
 /* Attention on INT8 q, K and V with static scales: q*k and e*v are exact INT32 sums.
  * docs/numbers.md, 6.6. */
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "attention_bias.h"
@@ -24,6 +25,7 @@ struct attend {
     const struct lora_attention *command;
     struct visible seen;
     uint32_t row;
+    bool straight; /* the path's slots follow one another */
 };
 
 /* One query head of a row. */
@@ -45,7 +47,8 @@ struct group {
     struct attend *rows;
     struct query *queries; /* head after head, of each all rows */
     uint32_t count, query_count, from, parting, kv_head;
-    int8_t *tail; /* [TILE][head_dim] */
+    const struct attend *longest; /* whose path all rows' begin; NULL: none */
+    int8_t *tail;                 /* [TILE][head_dim] */
 };
 
 /* Queries that read the same whole tiles. */
@@ -127,8 +130,8 @@ static int read_tiles(const struct group *g, const struct readers *r, uint32_t v
 /* The queries of row i, or of all rows. */
 static struct readers readers_of(const struct group *g, uint32_t i, bool all) {
     struct readers r = {.a = &g->rows[i], .count = 0};
-    for (uint32_t n = 0; n < g->query_count; n++)
-        if (all || n % g->count == i) r.of[r.count++] = &g->queries[n];
+    uint32_t first = all ? 0 : i, apart = all ? 1 : g->count;
+    for (uint32_t n = first; n < g->query_count; n += apart) r.of[r.count++] = &g->queries[n];
     return r;
 }
 
@@ -160,7 +163,22 @@ static struct readers readers_of_page(const struct group *g, uint32_t page) {
     return r;
 }
 
-/* Scores of one scratch page: each goes to its position on the row's path. */
+/* Of a scratch page: each score goes to its position on the row's path. */
+static void place_scores(const struct query *query, uint32_t page, const float *scores) {
+    const struct visible *seen = &query->a->seen;
+    float *s = query->s + seen->committed;
+    if (query->a->straight) {
+        uint32_t slot = seen->path[0], begin = page * TILE, end = slot + seen->depth;
+        uint32_t first = slot > begin ? slot : begin;
+        end = end < begin + TILE ? end : begin + TILE;
+        memcpy(s + (first - slot), scores + (first - begin), (end - first) * sizeof *s);
+        return;
+    }
+    for (uint32_t d = 0; d < seen->depth; d++)
+        if (seen->path[d] / TILE == page) s[d] = scores[seen->path[d] % TILE];
+}
+
+/* Scores of one scratch page. */
 static int score_page(const struct group *g, uint32_t page) {
     const struct readers r = readers_of_page(g, page);
     const int8_t *blocks[1 + INTEGER_AHEAD], *q[GROUP_ROWS];
@@ -177,12 +195,7 @@ static int score_page(const struct group *g, uint32_t page) {
     }
     struct integer_tiles k = {r.count, 1, r.a->command->head_dim, blocks};
     g->integer->scores(&k, q, totals, float_of_bits(r.a->command->scale), s);
-    for (uint32_t i = 0; i < r.count; i++) {
-        const struct visible *seen = &r.of[i]->a->seen;
-        for (uint32_t d = 0; d < seen->depth; d++)
-            if (seen->path[d] / TILE == page)
-                r.of[i]->s[seen->committed + d] = scores[i][seen->path[d] % TILE];
-    }
+    for (uint32_t i = 0; i < r.count; i++) place_scores(r.of[i], page, scores[i]);
     return LORA_OK;
 }
 
@@ -217,6 +230,7 @@ static void weights(const struct group *g, struct query *query, uint32_t head) {
     const struct attend *a = query->a;
     uint32_t first = first_position(a), end = positions(a);
     uint32_t before = g->from < first ? g->from : first / TILE * TILE;
+    uint32_t last = g->longest ? positions(g->longest) : end;
     if (always_finite(a->command))
         query->max = g->job->variant->scale(query->s + first, end - first, 1.0f);
     else {
@@ -224,7 +238,7 @@ static void weights(const struct group *g, struct query *query, uint32_t head) {
         query->max = max_score(query, first, end);
     }
     memset(query->sums, 0, a->command->head_dim * sizeof(int32_t));
-    memset(query->e + before, 0, (end + TILE - 1) / TILE * TILE - before);
+    memset(query->e + before, 0, (last + TILE - 1) / TILE * TILE - before);
     if (query->max == query->max)
         query->sum = (float)g->integer->weights(query->s + first, end - first, query->max,
                                                 query->e + first);
@@ -251,28 +265,34 @@ static int gather_tail(const struct group *g, const struct attend *a, uint32_t s
     return LORA_OK;
 }
 
-/* Of the tiles with uncommitted positions. */
-static int weigh_path(const struct group *g, uint32_t i) {
-    struct readers r = readers_of(g, i, false);
-    uint32_t start = r.a->seen.committed / TILE * TILE, first = first_position(r.a) / TILE * TILE;
+/* Of the tiles with uncommitted positions that the readers' row sees. */
+static int weigh_path(const struct group *g, const struct readers *r) {
+    uint32_t start = r->a->seen.committed / TILE * TILE, first = first_position(r->a) / TILE * TILE;
     const int8_t *blocks[1 + INTEGER_AHEAD] = {g->tail};
     fetch_nothing(blocks);
-    struct integer_tiles v = {r.count, 1, r.a->command->head_dim, blocks};
-    for (start = start > first ? start : first; start < positions(r.a); start += TILE) {
-        int status = gather_tail(g, r.a, start);
+    struct integer_tiles v = {r->count, 1, r->a->command->head_dim, blocks};
+    if (g->longest && g->from < first) first = g->from;
+    for (start = start > first ? start : first; start < positions(r->a); start += TILE) {
+        int status = gather_tail(g, r->a, start);
         if (status != LORA_OK) return status;
-        weigh_run(g, &r, start, &v);
+        weigh_run(g, r, start, &v);
     }
     return LORA_OK;
 }
 
+/* Rows one after another on one path read its tail once for all: what follows a row has a weight
+ * of 0. */
 static int weigh(const struct group *g) {
     int status = read_shared(g, 1);
     for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
+        struct readers r = readers_of(g, i, false);
         status = read_own(g, i, 1);
-        if (status == LORA_OK) status = weigh_path(g, i);
+        if (status == LORA_OK && !g->longest) status = weigh_path(g, &r);
     }
-    return status;
+    if (status != LORA_OK || !g->longest) return status;
+    struct readers all = readers_of(g, 0, true);
+    all.a = g->longest;
+    return weigh_path(g, &all);
 }
 
 /* y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale); the NaN of a maximum that is not finite. */
@@ -345,11 +365,22 @@ static void compare_rows(struct group *g) {
     g->parting = common * TILE;
 }
 
+/* As the rows of a prompt are. */
+static void find_longest(struct group *g) {
+    const struct attend *longest = g->rows;
+    for (uint32_t i = 1; i < g->count; i++)
+        if (g->rows[i].seen.depth > longest->seen.depth) longest = &g->rows[i];
+    g->longest = longest;
+    for (uint32_t i = 0; i < g->count; i++)
+        if (!lora_visible_begins(&g->rows[i].seen, &longest->seen)) g->longest = NULL;
+}
+
 static int open_row(struct lora_job *job, uint32_t row, struct attend *a) {
     a->call = job->call;
     a->command = job->attention.command;
     a->row = row;
     int status = lora_visible_find(job->call, call_row(job->call, row), &a->seen);
+    a->straight = status == LORA_OK && lora_visible_straight(&a->seen);
     if (status == LORA_OK && positions(a) > LORA_MAX_INT8_POSITIONS) status = LORA_ERR_SIZE;
     return status;
 }
@@ -376,7 +407,10 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     memory += padded_lines((uint64_t)TILE * t->command->head_dim);
     for (uint32_t i = 0; i < g.count && status == LORA_OK; i++)
         status = open_row(job, t->order[first + i], &rows[i]);
-    if (status == LORA_OK) compare_rows(&g);
+    if (status == LORA_OK) {
+        compare_rows(&g);
+        find_longest(&g);
+    }
     uint32_t end = head + (left < t->heads ? left : t->heads);
     for (struct head_range heads = {.first = head}; heads.first < end && status == LORA_OK;
          heads.first += heads.count) {

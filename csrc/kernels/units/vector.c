@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "gelu_halves.h"
 #include "isa/half.h"
 #include "job.h"
 #include "lora/coefficients.h"
@@ -10,6 +11,7 @@
 #define ITEM_COLUMNS 8192 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 1
 #define ARGMAX_RUN 64 /* values that are passed over together */
+#define TABLE_ROWS 8  /* from so many on, GELU by its table of all FP16 values */
 
 /* One thread's buffers for a row. */
 struct row_work {
@@ -157,7 +159,16 @@ static int relu(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
+static int gelu_by_table(const struct row_work *w, const uint16_t *table, uint32_t row) {
+    const struct vector_job *v = &w->job->vector;
+    uint32_t bad = lora_gelu_by_table(table, half_row(v->x_rows, row), w->command->columns,
+                                      half_row(v->y_rows, row));
+    job_count_nonfinite(w->job, row, bad);
+    return LORA_OK;
+}
+
 static int gelu_tanh(const struct row_work *w, uint32_t row) {
+    if (w->job->rows >= TABLE_ROWS) return gelu_by_table(w, lora_gelu_tanh_halves(), row);
     load_x(w, row);
     w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
     store(w, row);
@@ -165,6 +176,7 @@ static int gelu_tanh(const struct row_work *w, uint32_t row) {
 }
 
 static int gelu_erf(const struct row_work *w, uint32_t row) {
+    if (w->job->rows >= TABLE_ROWS) return gelu_by_table(w, lora_gelu_erf_halves(), row);
     load_x(w, row);
     w->job->variant->gelu(w->x, w->command->columns, lora_gelu_erf_a, lora_gelu_erf_b);
     store(w, row);

@@ -1,6 +1,8 @@
 /* The positions that a row attends to. docs/numbers.md, 3.8. */
 #include "visible.h"
 
+#include <string.h>
+
 #define TILE LORA_TILE_POSITIONS
 
 static int find_path(const struct lora_step_state *state, const struct lora_row *row,
@@ -42,6 +44,18 @@ int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *
     if (!visible->pages) return LORA_ERR_ADDRESS;
     if (visible->committed > (uint64_t)list->max_tiles * TILE) return LORA_ERR_ROW;
     return find_path(call->state, row, visible);
+}
+
+bool lora_visible_straight(const struct visible *visible) {
+    for (uint32_t d = 1; d < visible->depth; d++)
+        if (visible->path[d] != visible->path[0] + d) return false;
+    return visible->depth > 0;
+}
+
+bool lora_visible_begins(const struct visible *row, const struct visible *longer) {
+    return row->pages == longer->pages && row->committed == longer->committed &&
+           row->depth <= longer->depth &&
+           memcmp(row->path, longer->path, row->depth * sizeof row->path[0]) == 0;
 }
 
 uint32_t lora_visible_max(const struct lora_unit_call *call) {

@@ -3,6 +3,7 @@
 #ifndef LORA_KERNELS_VISIBLE_H
 #define LORA_KERNELS_VISIBLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lora/kv_layout.h"
@@ -27,6 +28,12 @@ uint32_t lora_visible_common(const struct visible *a, const struct visible *b, u
 /* An enum lora_status. */
 int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *row,
                       struct visible *visible);
+
+/* Whether the slots of its path follow one another. */
+bool lora_visible_straight(const struct visible *visible);
+
+/* Whether a row's path begins another's, of the same sequence. */
+bool lora_visible_begins(const struct visible *row, const struct visible *longer);
 
 /* Most committed positions of a sequence that a row of the call belongs to. */
 uint32_t lora_visible_max(const struct lora_unit_call *call);
