@@ -45,14 +45,15 @@ def build(
     unit: str = "fp16", depth: int = 8, primitives: Path | None = None,
 ) -> Any:  # fmt: skip
     """One unit, of another size, or of other `sources` than overlays/rtl, built in `folder`,
-    loaded. `primitives`: a model of DSP58; the INT8 array is built with them."""
+    loaded. `primitives`: a model of DSP58 or DSP48E2; the INT8 array is built with them."""
     target = folder / rtl.LIBRARY
+    named = [] if primitives is None else [f"{primitives.stem[:5]}=1", f"PRIMITIVES={primitives}"]
     subprocess.run(
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or SOURCES}", f"LANES={lanes}", f"ROWS={rows}",
             f"DEPTH={depth}", f"UNITS={unit}", "OPT=-O0",
-            *([] if primitives is None else ["DSP58=1", f"PRIMITIVES={primitives}"]),
+            *named,
         ],
         check=True,
         stdout=subprocess.DEVNULL,

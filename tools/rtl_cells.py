@@ -1,15 +1,16 @@
 """Cells that open synthesis makes of the modules and units in overlays/rtl/budget.yaml, for
 UltraScale+.
 
-`python tools/rtl_cells.py [NAME ...]` (without names: all that are not `long`) prints a
+`python -m tools.rtl_cells [NAME ...]` (without names: all that are not `long`) prints a
 JSON object a line: name, lut, ff, dsp, ramb36, ramb18, uram, lutram (LUTs that are memory).
 `--check TOP ...` elaborates units and fails where one has a latch, a loop or a signal with no or
 two drivers. `--changed [NAME ...]` prints the modules and units, in JSON, that have another source
 or budget than when they were counted, by overlays/rtl/counted.yaml. `--record [NAME ...]` counts
 those again, holds them to the budget and writes that file. Needs the extra `rtl` (pyosys).
 
-A module is counted flat, several in one synthesis. A unit is counted by parts: each different
-module in it is synthesized once and taken as often as it is there, a little more than flat."""
+A module is counted flat, several in one synthesis; so is a unit that is `flat`. Another unit is
+counted by parts: each different module in it is synthesized once and taken as often as it is
+there, which is more. Of a module with `apart` these modules are left out: the rest joins them."""
 
 from __future__ import annotations
 
@@ -20,15 +21,18 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tools.rtl_hierarchy import instances
+
 RTL = Path(__file__).resolve().parents[1] / "overlays" / "rtl"
 BUDGET = RTL / "budget.yaml"
 COUNTED = RTL / "counted.yaml"
+PRIMITIVE = "DSP48E2"
 TOGETHER = 6  # modules a synthesis; with more, passes that repeat go over all of them
 KINDS = {
     "lut": r"LUT\d",
@@ -60,20 +64,28 @@ def run(design: Any, *commands: str) -> None:
         libyosys.run_pass(line, design)
 
 
-def read(tops: Sequence[str], options: str = "") -> str:
-    """The command that elaborates `tops`."""
+def elaborate(design: Any, tops: Sequence[str], options: str = "") -> None:
+    """Elaborates `tops` into `design`. The vendor's primitive is a black box: its declaration comes
+    from the tool, which reads its own for synthesis."""
+    import pyosys
+
+    share = Path(pyosys.__file__).parent / "share" / "xilinx" / "cells_xtra.v"
+    (declared,) = re.findall(rf"^module {PRIMITIVE}\(.*?^endmodule", share.read_text(), re.M | re.S)
     named = " ".join(f"--top {top}" for top in tops)
-    return f"read_slang -j 1 {named} {options} {' '.join(map(str, sources()))}"
+    with tempfile.TemporaryDirectory() as folder:
+        primitive = Path(folder) / "primitive.v"
+        primitive.write_text(f"(* blackbox *) {declared}\n")
+        files = " ".join(map(str, [primitive, *sources()]))
+        run(design, f"read_slang -j 1 {named} {options} {files}", f"delete ={PRIMITIVE}")
 
 
 def check(top: str) -> None:
     """Elaborates a unit; the tool ends the process where something is wrong."""
     from pyosys import libyosys
 
-    run(
-        libyosys.Design(), read([top]), "proc", "check -assert",
-        "select -assert-none t:$dlatch t:$_DLATCH_*",
-    )  # fmt: skip
+    design = libyosys.Design()
+    elaborate(design, [top])
+    run(design, "proc", "check -assert", "select -assert-none t:$dlatch t:$_DLATCH_*")
 
 
 def kinds(found: Mapping[str, int]) -> dict[str, int]:
@@ -98,31 +110,54 @@ def synthesized(design: Any, top: str) -> dict[str, Any]:
     return statistics
 
 
-def modules(names: Sequence[str], parameters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def values_of(row: Mapping[str, Any]) -> str:
+    """The options that give a module its parameters. `bits`, `of`: a list of numbers as one."""
+    options = []
+    for name, value in row.get("parameters", {}).items():
+        if isinstance(value, dict):
+            bits = value["bits"]
+            packed = sum(one << bits * place for place, one in enumerate(value["of"]))
+            value = f"{bits * len(value['of'])}'h{packed:x}"
+        options.append(f"-G {name}={value}")
+    return " ".join(options)
+
+
+def modules(names: Sequence[str], values: str) -> dict[str, dict[str, int]]:
     """Cells of modules that have these parameters, each with all below it, by name and kind."""
     from pyosys import libyosys
 
     design = libyosys.Design()
-    values = " ".join(f"-G {name}={value}" for name, value in parameters.items())
     with tempfile.TemporaryDirectory() as folder:
         # what holds them has no ports, so they must be kept
         together = Path(folder) / "together.v"
         cells = " ".join(f"(* keep *) {name} of_{name}();" for name in names)
         together.write_text(f"module together; {cells} endmodule\n")
-        run(design, read(names, values), f"read_verilog {together}")
+        elaborate(design, names, values)
+        run(design, f"read_verilog {together}")
         found = synthesized(design, "together")["modules"]
     return {name: kinds(found[f"\\{name}"]["num_cells_by_type"]) for name in names}
 
 
-def unit(top: str, parameters: Mapping[str, int]) -> dict[str, int]:
+def joins(top: str, values: str, apart: Sequence[str]) -> dict[str, int]:
+    """Cells of a module without those of the modules `apart`, by kind."""
+    from pyosys import libyosys
+
+    design = libyosys.Design()
+    elaborate(design, [top], f"--keep-hierarchy {values}")
+    boxes = " ".join(f"{part}$*" for part in apart)
+    run(design, f"blackbox {boxes}", f"hierarchy -top {top}", "flatten")
+    return kinds(synthesized(design, top)["modules"][f"\\{top}"]["num_cells_by_type"])
+
+
+def unit(top: str, values: str) -> dict[str, int]:
     """Cells of a unit and all below it, by kind."""
     from pyosys import libyosys
 
     elaborated, design = libyosys.Design(), libyosys.Design()
-    values = " ".join(f"-G {name}={value}" for name, value in parameters.items())
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "design.il"
-        run(elaborated, read([top], f"--keep-hierarchy {values}"), f"write_rtlil {text}")
+        elaborate(elaborated, [top], f"--keep-hierarchy {values}")
+        run(elaborated, f"write_rtlil {text}")
         text.write_text(without_copies(text.read_text()))
         run(design, f"read_rtlil {text}")
     found = synthesized(design, top)["modules"]
@@ -142,26 +177,31 @@ def whole(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, int]:
 def sums(names: Sequence[str]) -> dict[str, str]:
     """Names of what is counted for modules and units: the text of their own modules and of all
     packages, and their budget."""
-    from pyosys import libyosys
-
     rows = budget_rows()
-    tops = sorted({rows[name].get("top", name) for name in names})
-    design = libyosys.Design()
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "design.il"
-        run(design, read(tops, "--keep-hierarchy"), f"write_rtlil {text}")
-        found = re.findall(r"^module \\(\w+)(?:\$(\w+))?", text.read_text(), re.MULTILINE)
-    texts = {path.stem: path.read_bytes() for path in sources()}
+    files = sources()
+    texts = {path.stem: path.read_bytes() for path in files}
     packages = {name for name, text in texts.items() if b"\npackage " in b"\n" + text}
+    below = instances(files)
     result = {}
     for name in names:
-        top = rows[name].get("top", name)
-        parts = packages | {module for module, of in found if (of or module) == top}
+        parts = packages | parts_of(below, rows[name].get("top", name), rows[name].get("apart", ()))
         digest = hashlib.sha256(json.dumps(rows[name], sort_keys=True).encode())
-        for part in sorted(parts & set(texts)):
+        for part in sorted(parts):
             digest.update(texts[part])
         result[name] = digest.hexdigest()[:12]
     return result
+
+
+def parts_of(below: Mapping[str, set[str]], top: str, apart: Collection[str]) -> set[str]:
+    """`top` and the modules in it that are not inside one that is `apart`."""
+    found: set[str] = set()
+    left = [top]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left.extend(below[name] - set(apart))
+    return found
 
 
 def budget_rows() -> dict[str, Any]:
@@ -225,17 +265,25 @@ def counted(names: Sequence[str]) -> Iterator[dict[str, Any]]:
     rows = budget_rows()
     groups: dict[str, list[str]] = {}
     for name in names:
-        if "top" in rows[name]:
+        row = rows[name]
+        if "top" in row or "apart" in row:
             with quiet_output():
-                cells = unit(rows[name]["top"], rows[name].get("parameters", {}))
+                cells = alone(row.get("top", name), row)
             yield {"name": name, **cells}
         else:
-            groups.setdefault(json.dumps(rows[name].get("parameters", {})), []).append(name)
-    for parameters, group in groups.items():
+            groups.setdefault(values_of(row), []).append(name)
+    for values, group in groups.items():
         for begin in range(0, len(group), TOGETHER):
             with quiet_output():
-                found = modules(group[begin : begin + TOGETHER], json.loads(parameters))
+                found = modules(group[begin : begin + TOGETHER], values)
             yield from ({"name": name, **cells} for name, cells in found.items())
+
+
+def alone(top: str, row: Mapping[str, Any]) -> dict[str, int]:
+    """Cells of a module that shares its synthesis with no other."""
+    if "apart" in row:
+        return joins(top, values_of(row), row["apart"])
+    return modules([top], values_of(row))[top] if "flat" in row else unit(top, values_of(row))
 
 
 def over(name: str, found: Mapping[str, int], limits: Mapping[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from lora_host.naming import did_you_mean
+from tools.rtl_hierarchy import used_names
 from tools.vendor_build.errors import BuildError
 
 RTL = Path(__file__).resolve().parents[2] / "overlays" / "rtl"
@@ -17,9 +18,6 @@ DECLARED = "vendor/kernels.yaml"
 _FIELDS = {
     "title", "module", "folders", "joins", "parameters", "banks", "id_bits", "links", "floorplan",
 }  # fmt: skip
-
-# A package, and a module where it is instantiated.
-_USES = re.compile(r"\b(\w+)::|^\s*(\w+)\s+(?:#\s*\(|\w+\s*\()", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,7 @@ def _needed(top: str, texts: dict[str, str], paths: dict[str, Path]) -> list[Pat
     def visit(name: str) -> None:
         if name in found:
             return
-        text = re.sub(r"//[^\n]*", "", texts[name])
-        used = {package or module for package, module in _USES.findall(text)}
-        for other in sorted(used & texts.keys()):
+        for other in sorted(used_names(texts[name]) & texts.keys()):
             visit(other)
         found[name] = None
 

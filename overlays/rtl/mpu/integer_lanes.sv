@@ -1,12 +1,14 @@
 // Sixteen columns times DEPTH rows of weights a cycle, for ROWS rows of x: exact sums (docs/numbers.md,
 // 6.2 and 6.3). The two halves of a column tile take turns. DEPTH is 8 with 4-bit weights, of which a
-// line has eight rows, or 4 for W8A8 alone. DSP58 1: products are a Versal device's (dot_dsp58).
+// line has eight rows, or 4 for W8A8 alone. DSP58 1: products are a Versal device's (dot_dsp58); DSP48 1: a chain of
+// DSP48E2s adds them up (dot_dsp48).
 module integer_lanes
   import mpu_types::*;
 #(
     parameter int ROWS = 1,
     parameter int DEPTH = 8,
-    parameter int DSP58 = 0
+    parameter int DSP58 = 0,
+    parameter int DSP48 = 0
 ) (
     input  logic                  clk,
     input  logic                  rst,
@@ -56,9 +58,22 @@ module integer_lanes
     assign high = stream_line[64*pair+32+:32];
     assign low_zero = zeros[8*pair+:4];
     assign high_zero = zeros[8*pair+4+:4];
+    // What a DSP48E2 subtracts, of both columns. Signed bytes of the low one become offsets from -128.
+    logic [26:0] offset;
+    assign offset = four_bit ? {5'd0, high_zero, 14'd0, low_zero} : 27'd128;
     for (genvar i = 0; i < DEPTH; i++) begin : tap
       // one operand for two columns, or two of 9 bits for DSP58s
       int narrow, whole, w;
+      logic [7:0] high_byte, low_byte;
+      logic [26:0] packed_w;
+      assign high_byte = high[8*(i%4)+:8];
+      assign low_byte = low[8*(i%4)+:8];
+      if (i >= 4) begin : upper_bits
+        assign packed_w = {5'd0, high_byte[7:4], 14'd0, low_byte[7:4]};
+      end else begin : lower_bits
+        assign packed_w = {{5{!four_bit}} & {high_byte[7], high_byte[7:4]}, high_byte[3:0], 10'd0,
+                           {4{!four_bit}} & {!low_byte[7], low_byte[6:4]}, low_byte[3:0]};
+      end
       if (DSP58 != 0) begin : versal
         assign narrow = DEPTH == 4 ? 0
             : {14'd0, {5'd0, high[8*(i%4)+4*(i/4)+:4]} - {5'd0, high_zero},
@@ -82,13 +97,56 @@ module integer_lanes
     assign four = x_line[row][32*line_use.x_part+:32];
     for (genvar i = 0; i < DEPTH; i++) begin : tap
       int quarter, x;
+      logic signed [7:0] next_x;
       assign quarter = i < 4 && line_use.x_keep[i%4] ? 32'($signed(four[8*(i%4)+:8])) : 0;
+      assign next_x = four_bit ? eight[8*i+:8] : quarter[7:0];
       always_ff @(posedge clk)
         if (enable && (i < 4 || four_bit)) x <= four_bit ? 32'($signed(eight[8*i+:8])) : quarter;
     end
     for (genvar pair = 0; pair < 8; pair++) begin : pairs
       int even_0, odd_0, even_1, odd_1;
-      if (DSP58 != 0) begin : versal
+      if (DSP48 != 0) begin : chains
+        logic [26:0] d[8];
+        logic signed [7:0] operand[8];
+        logic [47:0] first_sum, second_sum;
+        logic [35:0] sum;
+        for (genvar i = 0; i < 8; i++) begin : taps
+          assign d[i] = i < DEPTH ? columns[pair].tap[i%DEPTH].packed_w : 27'd0;
+          assign operand[i] = i < DEPTH ? tap[i%DEPTH].next_x : 8'd0;
+        end
+        dot_dsp48 first_rows (
+            .clk(clk),
+            .enable(enable),
+            .enable_1(enable_1),
+            .enable_2(enable_2),
+            .clear(1'b0),
+            .d(d[0:3]),
+            .a(columns[pair].offset),
+            .x(operand[0:3]),
+            .sum(first_sum)
+        );
+        if (DEPTH == 8) begin : more  // of 4-bit weights alone
+          dot_dsp48 more_rows (
+              .clk(clk),
+              .enable(enable),
+              .enable_1(enable_1),
+              .enable_2(enable_2),
+              .clear(!four_bit),
+              .d(d[4:7]),
+              .a(columns[pair].offset),
+              .x(operand[4:7]),
+              .sum(second_sum)
+          );
+          assign sum = first_sum[35:0] + second_sum[35:0];
+        end else begin : no_more
+          assign second_sum = 48'd0;
+          assign sum = first_sum[35:0];
+        end
+        assign even_0 = 32'($signed(sum[17:0]));
+        assign odd_0 = 32'($signed(sum[35:18]));
+        assign even_1 = 0;
+        assign odd_1 = {31'd0, sum[17]};
+      end else if (DSP58 != 0) begin : versal
         logic signed [8:0] low[DEPTH], high[DEPTH];
         logic signed [7:0] operand[DEPTH];
         for (genvar i = 0; i < DEPTH; i++) begin : taps
@@ -156,8 +214,17 @@ module integer_lanes
       end
       // the two halves of the tile
       int lower_even, lower_odd, upper_even, upper_odd, even, odd;
-      assign even = (use_3.first ? 0 : use_3.half ? upper_even : lower_even) + even_0 + even_1;
-      assign odd = (use_3.first ? 0 : use_3.half ? upper_odd : lower_odd) + odd_0 + odd_1;
+      int so_far_even, so_far_odd;
+      assign so_far_even = use_3.first ? 0 : use_3.half ? upper_even : lower_even;
+      assign so_far_odd = use_3.first ? 0 : use_3.half ? upper_odd : lower_odd;
+      if (DSP48 != 0) begin : borrow  // given back by the adder's carry
+        logic carried;
+        assign even = so_far_even + even_0;
+        assign {odd, carried} = {so_far_odd, odd_1[0]} + {odd_0, 1'b1};
+      end else begin : three
+        assign even = so_far_even + even_0 + even_1;
+        assign odd = so_far_odd + odd_0 + odd_1;
+      end
       always_ff @(posedge clk) begin
         if (use_3.take == TAKE_WEIGHTS && !use_3.half) begin
           lower_even <= even;

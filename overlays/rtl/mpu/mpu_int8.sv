@@ -7,7 +7,8 @@ module mpu_int8
 #(
     parameter int ROWS = 1,       // at most 8
     parameter int DEPTH = 8,      // 4 or 8
-    parameter int DSP58 = 0       // 1: multipliers of Versal devices
+    parameter int DSP58 = 0,      // 1: multipliers of Versal devices
+    parameter int DSP48 = 0       // 1: sums in chains of DSP48E2s
 ) (
     input  logic         clk,
     input  logic         rst,
@@ -238,7 +239,8 @@ module mpu_int8
   integer_lanes #(
       .ROWS(ROWS),
       .DEPTH(DEPTH),
-      .DSP58(DSP58)
+      .DSP58(DSP58),
+      .DSP48(DSP48)
   ) lanes (
       .clk(clk),
       .rst(clear),

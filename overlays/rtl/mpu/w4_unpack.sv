@@ -23,7 +23,8 @@ module w4_unpack
     output logic [8:0]   weights_to,
     output logic [511:0] weights
 );
-  logic [511:0] values[16], scales[2], zeros[2];
+  logic [511:0] values[16], scales[2];
+  logic [127:0] zeros[2];  // of the unit's group
   logic [1:0][3:0] where, arrived;
   logic [1:0][1:0] group;
   logic [1:0] taken;
@@ -41,13 +42,13 @@ module w4_unpack
   always_ff @(posedge clk) begin
     if (line_valid) begin
       if (line_index == 4'd8) scales[line_room] <= line_data;
-      else if (line_index == 4'd9) zeros[line_room] <= line_data;
+      else if (line_index == 4'd9) zeros[line_room] <= line_data[{group[line_room], 7'd0}+:128];
       else values[{line_room, line_index[2:0]}] <= line_data;
     end
     low_line <= values[{turn_room, column[4:3], 1'b0}];
     high_line <= values[{turn_room, column[4:3], 1'b1}];
     scale_line <= scales[turn_room];
-    zero_points <= zeros[turn_room][{group[turn_room], 7'd0}+:128];
+    zero_points <= zeros[turn_room];
     place_1 <= column[2:0];
     to_1 <= {where[turn_room], column};
     weights_to <= to_1;
