@@ -22,7 +22,7 @@ from tests.drive import open_runner
 from tests.emu.test_generate import SLOTS, generate, pages
 from tests.emu.test_host_greedy import PROMPT, greedy, prefill
 from tests.quantized import SCHEMES, QuantizedModel
-from tests.rtl.mailed import code_of, failing_sum, move_before_table, sums
+from tests.rtl.mailed import code_of, failing_sum, move_before_table, sums, unended_gather
 
 AFTER = 4  # single steps behind it
 TIMEOUTS = {"watchdog_ms": 4, "step_us": 60_000}  # a control's watchdog counts simulated cycles
@@ -132,6 +132,8 @@ def go_on(runner: Runner, seen: Seen, mailed: bool) -> None:
     if mailed:
         seen.mailed = [move_before_table(runner), *sums(runner), *failing_sum(runner)]
     seen.arenas = sums_of_arenas(runner)
+    if mailed and runner.plan.size > 1:
+        seen.mailed += unended_gather(runner)
 
 
 def ring_of(runner: Runner, first: int, count: int) -> list[tuple[int, int]]:

@@ -1,9 +1,11 @@
 """Commands that the core gives the DMA unit by its mailbox: KV moves before a table entry changes,
-sums of memory, and a sum that fails."""
+sums of memory, and a sum that fails; and what the Router's mailbox says of a gather that does not
+end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -26,7 +28,7 @@ def code_of(runner: Runner, board: int) -> int:
 def move_before_table(runner: Runner) -> int:
     """The token of a row that reads what a prompt has left in a page, copied from where it was
     committed by a step that then maps another one."""
-    page = runner.plan.page_count - 3
+    page = runner.plan.page_count - 4
     rows = [
         Row(SEQUENCE, at, token, SLOTS[at], SLOTS[at - 1] if at else -1)
         for at, token in enumerate(PROMPT)
@@ -34,6 +36,7 @@ def move_before_table(runner: Runner) -> int:
     runner.step(rows, [KvOp.length(SEQUENCE, 0), KvOp.table(SEQUENCE, 0, page)])
     ops = [
         KvOp.copy(page, page + 1, 3),  # of what was there before
+        KvOp.copy(page + 1, page + 3, 2),  # more operations than the step before had
         KvOp.commit(SEQUENCE, 0, 0, len(PROMPT)),
         KvOp.table(SEQUENCE, 0, page + 2),
         KvOp.copy(page, page + 2, len(PROMPT)),
@@ -62,3 +65,22 @@ def failing_sum(runner: Runner) -> Iterator[int]:
         yield code_of(runner, 0)
     emulated.fault(0, abi.FAULT_NONE)
     yield runner.cluster.checksum(0, 0, 0, 64)
+
+
+def unended_gather(runner: Runner) -> Iterator[int]:
+    """Codes and Router's records of boards after a step whose frames are lost on their way from
+    board 0. The step is not run again."""
+    emulated, bank = runner.cluster.emulated, runner.plan.overlay.control_bank
+    assert emulated
+    for port in range(abi.PORTS):
+        emulated.fault(0, abi.FAULT_LINK_DROP, port)
+    with suppress(LoraError):
+        runner.step([Row(SEQUENCE, len(PROMPT) + 1, 5, SLOTS[0], SLOTS[-1] + 1)])
+    kind = abi.dtype("router_record")
+    for board in range(runner.plan.size):
+        yield code_of(runner, board)
+        data = runner.cluster.read(board, bank, abi.ROUTER_OFFSET, kind.itemsize)
+        record = np.frombuffer(data, kind)[0]
+        for name in ("collective", "begun", "waits", "sent", "received"):
+            yield from np.atleast_1d(record[name]).tolist()
+    emulated.fault(0, abi.FAULT_NONE)
