@@ -22,7 +22,7 @@ from tests.drive import open_runner
 from tests.emu.test_generate import SLOTS, generate, pages
 from tests.emu.test_host_greedy import PROMPT, greedy, prefill
 from tests.quantized import SCHEMES, QuantizedModel
-from tests.rtl.mailed import code_of, failing_sum, move_before_table, sums, unended_gather
+from tests.rtl.mailed import error_of, failing_sum, move_before_table, sums, unended_gather
 
 AFTER = 4  # single steps behind it
 TIMEOUTS = {"watchdog_ms": 4, "step_us": 60_000}  # a control's watchdog counts simulated cycles
@@ -154,7 +154,7 @@ def counts(runner: Runner, seen: Seen, before: ClusterStats) -> None:
     steps = [runner.cluster.register(board, 0, abi.REG_LAST_STEP) for board in boards]
     seen.steps = [step - before.step for step in steps]
     charged = generate_accesses().dma_after * len(boards)
-    seen.codes = [code_of(runner, board) for board in boards]
+    seen.codes = [error_of(runner, board)["code"] for board in boards]
     seen.doorbells = after.doorbells - before.doorbells
     seen.looks = after.looks - before.looks
     seen.reads = after.memory_reads - before.memory_reads - charged

@@ -4,7 +4,7 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -18,11 +18,12 @@ PROMPT = (9, 4, 33, 7)
 SLOTS = tuple(range(20, 20 + len(PROMPT)))
 
 
-def code_of(runner: Runner, board: int) -> int:
-    """That of the board's error record."""
+def error_of(runner: Runner, board: int) -> Mapping[str, int]:
+    """The board's error record."""
     kind, bank = abi.dtype("error_record"), runner.plan.overlay.control_bank
     data = runner.cluster.read(board, bank, abi.ERROR_OFFSET, kind.itemsize)
-    return int(np.frombuffer(data, kind)[0]["code"])
+    record = np.frombuffer(data, kind)[0]
+    return {name: int(record[name]) for name in ("code", "unit", "found", "expected")}
 
 
 def move_before_table(runner: Runner) -> int:
@@ -55,14 +56,14 @@ def sums(runner: Runner) -> Iterator[int]:
 
 
 def failing_sum(runner: Runner) -> Iterator[int]:
-    """The codes of a sum of board 0 that fails, and the sum after it."""
+    """The record of a sum of board 0 that fails, and the sum after it."""
     emulated = runner.cluster.emulated
     assert emulated
     emulated.fault(0, abi.FAULT_UNIT_FAILS, abi.UNIT_DMA, 0)
     try:
         runner.cluster.checksum(0, 0, 0, 64)
     except LoraError:
-        yield code_of(runner, 0)
+        yield from error_of(runner, 0).values()
     emulated.fault(0, abi.FAULT_NONE)
     yield runner.cluster.checksum(0, 0, 0, 64)
 
@@ -78,7 +79,7 @@ def unended_gather(runner: Runner) -> Iterator[int]:
         runner.step([Row(SEQUENCE, len(PROMPT) + 1, 5, SLOTS[0], SLOTS[-1] + 1)])
     kind = abi.dtype("router_record")
     for board in range(runner.plan.size):
-        yield code_of(runner, board)
+        yield error_of(runner, board)["code"]
         data = runner.cluster.read(board, bank, abi.ROUTER_OFFSET, kind.itemsize)
         record = np.frombuffer(data, kind)[0]
         for name in ("collective", "begun", "waits", "sent", "received"):

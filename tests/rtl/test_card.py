@@ -64,7 +64,7 @@ def generated(request: Request) -> Seen:
     return Seen(**ask(as_text(request), "card", variables=CARDS)["seen"])
 
 
-@pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 8), pytest.param(4, 8, marks=LONG)])
+@pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 4), pytest.param(4, 8, marks=LONG)])
 def test_tokens_bytes_and_frames_are_those_of_emulated_boards(
     folder: Path, boards: int, count: int
 ) -> None:

@@ -17,6 +17,7 @@ from tests.variants import variant, write_checkpoint
 pytestmark = [pytest.mark.rtl, pytest.mark.long]
 
 FAILS = Fault(1, 2, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, 2))
+MAIL = "card/mail_commands.sv"
 
 MISTAKES = {
     "rows of another unit": (
@@ -49,6 +50,26 @@ MISTAKES = {
         "word_t'(LENGTHS) + word_t'(now.sequence_number[5:0]) + 1'b1",
         1,
     ),
+    "the list in the place of the state": (
+        MAIL,
+        "(index == 5'd2) state",
+        "(index == 5'd1) state",
+        1,
+    ),
+    "the last command's first word": (MAIL, "(index > 5'd2) command", "(index > 5'd3) command", 1),
+    "a failed command is done": (
+        MAIL,
+        "2'(LORA_UNIT_DONE) ? DONE : FAILED",
+        "2'(LORA_UNIT_DONE) ? DONE : DONE",
+        1,
+    ),
+    "what is waited for is told once": (MAIL, "!known[i] || shown[i] != now[i]", "!known[i]", 2),
+    "the next word of what is waited for": (
+        MAIL,
+        "6'(WAITS - LORA_SEGMENTS) + 6'(place)",
+        "6'(WAITS - LORA_SEGMENTS + 1) + 6'(place)",
+        2,
+    ),
 }
 
 
@@ -74,4 +95,5 @@ def test_mistake_is_noticed(name: str, folder: Path, tmp_path: Path) -> None:
     fault = FAILS if "poison" in name else None
     sources = mistaken(tmp_path, path, right, wrong)
     cards = build(tmp_path, RTL=sources, LANES=8)
-    assert is_noticed(Request(str(folder), boards, 4, fault=fault), cards)
+    request = Request(str(folder), boards, 4, fault=fault, mailed=fault is None)
+    assert is_noticed(request, cards)
