@@ -15,11 +15,13 @@ class BoardMemory {
     /* What lies past the bank's end reads as ones; a line that begins there is an error. */
     void read(uint32_t bank, uint64_t line, void *target) {
         uint64_t left = room(bank, line * LORA_LINE_BYTES);
+        if (left >= LORA_LINE_BYTES) {
+            std::memcpy(target, call_->banks[bank] + line * LORA_LINE_BYTES, LORA_LINE_BYTES);
+            return;
+        }
         std::memset(target, 0xff, LORA_LINE_BYTES);
         if (left == 0) failed_ = true;
-        else
-            std::memcpy(target, call_->banks[bank] + line * LORA_LINE_BYTES,
-                        left < LORA_LINE_BYTES ? left : LORA_LINE_BYTES);
+        else std::memcpy(target, call_->banks[bank] + line * LORA_LINE_BYTES, left);
     }
 
     /* `bytes`: bit i writes byte i of the line. */

@@ -17,8 +17,8 @@ MISTAKES = {
     "a rank's product is not kept to the factor's ranks or columns": (
         "adapter/factor_sums.sv", "use_product && held", "use_product"),
     "scale*u is cut off, not rounded": (
-        "fp/float_multiply.sv", "assign up = kept_3[2] && (kept_3[3] || kept_3[1:0] != 2'd0)",
-        "assign up = 1'b0"),
+        "fp/float_multiply.sv", "logic up = kept_3[2] && (kept_3[3] || kept_3[1:0] != 2'd0)",
+        "logic up = 1'b0"),
     "segments of B are cut by the ranks that it holds": (
         "adapter/adapter.sv", "command.down ? command.k : factor.rank)",
         "command.down ? command.k : factor.rank_count)"),

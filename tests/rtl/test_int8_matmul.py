@@ -205,6 +205,9 @@ MISTAKES = {
         "mpu/integer_schedule.sv", "assign part_end = group_end || segment_end",
         "assign part_end = group_end"
     ),
+    "the last columns' bias is not converted": (
+        "mpu/integer_finish.sv", "left != 6'd0) bias_single", "left > 6'd16) bias_single"
+    ),
 }  # fmt: skip
 
 
@@ -216,5 +219,6 @@ def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     matmuls = (
         Matmul(8191, 64, y_type=FP32, bias=False, positive=True),
         Matmul(1664, 64, 1, 128, y_type=FP32, bias=False),
+        Matmul(128, 64, y_type=FP32),
     )
     assert not all(same(units, matmul) for matmul in matmuls)

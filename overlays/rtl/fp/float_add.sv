@@ -1,4 +1,5 @@
-// FP32 a + b, correctly rounded, subnormals kept: five cycles. Stages without a value keep still.
+// FP32 a + b, correctly rounded, subnormals kept: five cycles. Stages without a value keep still; what a stage computes is
+// within its condition, so that a simulator does nothing there either.
 module float_add
   import float_types::*;
 (
@@ -19,22 +20,20 @@ module float_add
   end
 
   // 1: the larger magnitude first
-  logic swap;
-  logic [31:0] bigger, lesser;
-  logic [7:0] bigger_exponent, lesser_exponent;  // 1 of subnormals
   logic sign_1, minus_1, infinite_1, nan_1;
   logic [7:0] exponent_1, apart_1;
   logic [23:0] bigger_1, lesser_1;
-  assign swap = a[30:0] < b[30:0];
-  assign bigger = swap ? b : a;
-  assign lesser = swap ? a : b;
-  assign bigger_exponent = bigger[30:23] == 8'd0 ? 8'd1 : bigger[30:23];
-  assign lesser_exponent = lesser[30:23] == 8'd0 ? 8'd1 : lesser[30:23];
   always_ff @(posedge clk) if (valid) begin
+    automatic logic [31:0] x = a, y = b;
+    automatic logic swap = x[30:0] < y[30:0];
+    automatic logic [31:0] bigger = swap ? y : x;
+    automatic logic [31:0] lesser = swap ? x : y;
+    automatic logic [7:0] bigger_exponent = bigger[30:23] == 8'd0 ? 8'd1 : bigger[30:23];  // 1 of subnormals
+    automatic logic [7:0] lesser_exponent = lesser[30:23] == 8'd0 ? 8'd1 : lesser[30:23];
     sign_1 <= bigger[31];
-    minus_1 <= a[31] ^ b[31];
+    minus_1 <= x[31] ^ y[31];
     infinite_1 <= bigger[30:23] == 8'd255;
-    nan_1 <= bigger[30:0] > 31'h7f800000 || (lesser[30:0] == 31'h7f800000 && (a[31] ^ b[31]));
+    nan_1 <= bigger[30:0] > 31'h7f800000 || (lesser[30:0] == 31'h7f800000 && (x[31] ^ y[31]));
     exponent_1 <= bigger_exponent;
     apart_1 <= bigger_exponent - lesser_exponent;
     bigger_1 <= {bigger[30:23] != 8'd0, bigger[22:0]};
@@ -46,11 +45,9 @@ module float_add
   logic [7:0] exponent_2;
   logic [23:0] bigger_2;
   logic [26:0] lesser_2;
-  logic [4:0] right;
-  logic [52:0] shifted;
-  assign right = apart_1 > 8'd27 ? 5'd27 : apart_1[4:0];
-  assign shifted = {lesser_1, 29'd0} >> right;
   always_ff @(posedge clk) if (valid_1) begin
+    automatic logic [4:0] right = apart_1 > 8'd27 ? 5'd27 : apart_1[4:0];
+    automatic logic [52:0] shifted = {lesser_1, 29'd0} >> right;
     {sign_2, minus_2, infinite_2, nan_2} <= {sign_1, minus_1, infinite_1, nan_1};
     exponent_2 <= exponent_1;
     bigger_2 <= bigger_1;
@@ -74,12 +71,10 @@ module float_add
   logic sign_4, infinite_4, nan_4;
   logic [8:0] exponent_4;
   logic [26:0] sum_4;  // 24 bits and three below
-  logic [4:0] zeros, left;
-  logic [7:0] most;
-  assign zeros = leading_zeros_32({sum_3[26:0], 5'd0});
-  assign most = exponent_3 - 8'd1;
-  assign left = {3'd0, zeros} > most ? most[4:0] : zeros;
   always_ff @(posedge clk) if (valid_3) begin
+    automatic logic [4:0] zeros = leading_zeros_32({sum_3[26:0], 5'd0});
+    automatic logic [7:0] most = exponent_3 - 8'd1;
+    automatic logic [4:0] left = {3'd0, zeros} > most ? most[4:0] : zeros;
     sign_4 <= sign_3;
     infinite_4 <= infinite_3;
     nan_4 <= nan_3;
@@ -93,11 +88,10 @@ module float_add
   end
 
   // 5: round; without its leading bit the sum is subnormal or zero
-  logic up;
-  logic [31:0] rounded;  // a carry moves on into the exponent
-  assign up = sum_4[2] && (sum_4[3] || sum_4[1:0] != 2'd0);
-  assign rounded = {sum_4[26] ? exponent_4 : 9'd0, sum_4[25:3]} + {31'd0, up};
   always_ff @(posedge clk) if (valid_4) begin
+    automatic logic up = sum_4[2] && (sum_4[3] || sum_4[1:0] != 2'd0);
+    // a carry moves on into the exponent
+    automatic logic [31:0] rounded = {sum_4[26] ? exponent_4 : 9'd0, sum_4[25:3]} + {31'd0, up};
     if (nan_4) sum <= FLOAT_NAN;
     else if (infinite_4 || rounded[31:23] >= 9'd255) sum <= {sign_4, 31'h7f800000};
     else sum <= {sign_4, rounded[30:0]};

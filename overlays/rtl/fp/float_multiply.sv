@@ -21,15 +21,14 @@ module float_multiply
   logic sign_1, sign_2, sign_3, infinite_1, infinite_2, infinite_3, nan_1, nan_2, nan_3;
   logic signed [10:0] exponent_1, exponent_2;
   logic [23:0] a_1, b_1;
-  logic a_infinite, b_infinite, a_nan, b_nan;
-  assign a_infinite = a[30:0] == 31'h7f800000;
-  assign b_infinite = b[30:0] == 31'h7f800000;
-  assign a_nan = a[30:0] > 31'h7f800000;
-  assign b_nan = b[30:0] > 31'h7f800000;
   function automatic logic [7:0] exponent_of(input logic [7:0] field);
     return field == 8'd0 ? 8'd1 : field;
   endfunction
   always_ff @(posedge clk) if (valid) begin
+    automatic logic a_infinite = a[30:0] == 31'h7f800000;
+    automatic logic b_infinite = b[30:0] == 31'h7f800000;
+    automatic logic a_nan = a[30:0] > 31'h7f800000;
+    automatic logic b_nan = b[30:0] > 31'h7f800000;
     sign_1 <= a[31] ^ b[31];
     nan_1 <= a_nan || b_nan || (a_infinite && b[30:0] == 31'd0) || (b_infinite && a[30:0] == 31'd0);
     infinite_1 <= a_infinite || b_infinite;
@@ -47,20 +46,16 @@ module float_multiply
   end
 
   // 3: the leading bit to bit 47, but the exponent not below 1
-  logic [5:0] zeros, left, right;
-  logic signed [10:0] room, lack;  // exponent - 1, and its negative
-  logic [47:0] shifted_left;
-  logic [49:0] shifted_right;
   logic [26:0] kept_3;  // 24 bits and three below
   logic [9:0] exponent_3;
-  assign zeros = leading_zeros_64({product_2, 16'd0});
-  assign room = exponent_2 - 11'sd1;
-  assign lack = 11'sd1 - exponent_2;
-  assign left = room < $signed({5'd0, zeros}) ? room[5:0] : zeros;
-  assign right = lack > 11'sd27 ? 6'd27 : lack[5:0];
-  assign shifted_left = product_2 << left;
-  assign shifted_right = {product_2[47:24], 26'd0} >> right;
   always_ff @(posedge clk) if (valid_2) begin
+    automatic logic [5:0] zeros = leading_zeros_64({product_2, 16'd0});
+    automatic logic signed [10:0] room = exponent_2 - 11'sd1;
+    automatic logic signed [10:0] lack = 11'sd1 - exponent_2;  // its negative
+    automatic logic [5:0] left = room < $signed({5'd0, zeros}) ? room[5:0] : zeros;
+    automatic logic [5:0] right = lack > 11'sd27 ? 6'd27 : lack[5:0];
+    automatic logic [47:0] shifted_left = product_2 << left;
+    automatic logic [49:0] shifted_right = {product_2[47:24], 26'd0} >> right;
     {sign_3, infinite_3, nan_3} <= {sign_2, infinite_2, nan_2};
     if (room >= 11'sd0) begin
       kept_3 <= {shifted_left[47:22], shifted_left[21:0] != 22'd0};
@@ -72,11 +67,9 @@ module float_multiply
   end
 
   // 4: round; without its leading bit the product is subnormal or zero
-  logic up;
-  logic [32:0] rounded;
-  assign up = kept_3[2] && (kept_3[3] || kept_3[1:0] != 2'd0);
-  assign rounded = {kept_3[26] ? exponent_3 : 10'd0, kept_3[25:3]} + {32'd0, up};
   always_ff @(posedge clk) if (valid_3) begin
+    automatic logic up = kept_3[2] && (kept_3[3] || kept_3[1:0] != 2'd0);
+    automatic logic [32:0] rounded = {kept_3[26] ? exponent_3 : 10'd0, kept_3[25:3]} + {32'd0, up};
     if (nan_3) product <= FLOAT_NAN;
     else if (infinite_3 || rounded[32:23] >= 10'd255) product <= {sign_3, 31'h7f800000};
     else product <= {sign_3, rounded[30:0]};

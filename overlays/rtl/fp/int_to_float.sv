@@ -9,12 +9,7 @@ module int_to_float
     output logic        [31:0] single
 );
   logic valid_1, negative_1;
-  logic [31:0] magnitude_1, shifted;
-  logic [4:0] zeros;
-  logic up;
-  assign zeros = leading_zeros_32(magnitude_1);
-  assign shifted = magnitude_1 << zeros;
-  assign up = shifted[7] && (shifted[8] || shifted[6:0] != 7'd0);
+  logic [31:0] magnitude_1;
   always_ff @(posedge clk) begin
     valid_1 <= valid;
     float_valid <= valid_1;
@@ -23,6 +18,9 @@ module int_to_float
       magnitude_1 <= value[31] ? -value : value;
     end
     if (valid_1) begin
+      automatic logic [4:0] zeros = leading_zeros_32(magnitude_1);
+      automatic logic [31:0] shifted = magnitude_1 << zeros;
+      automatic logic up = shifted[7] && (shifted[8] || shifted[6:0] != 7'd0);
       if (magnitude_1 == 32'd0) single <= 32'd0;
       else single <= {negative_1, {8'd158 - {3'd0, zeros}, shifted[30:8]} + {30'd0, up}};
     end

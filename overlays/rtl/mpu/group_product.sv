@@ -15,12 +15,6 @@ module group_product
   logic [10:0] significand_1;
   logic [4:0] exponent_1, exponent_2;  // of the scale, 1 for subnormals
   logic [28:0] product_2;
-  logic [4:0] zeros;
-  logic [28:0] shifted;
-  logic up;
-  assign zeros = leading_zeros_32({product_2, 3'd0});
-  assign shifted = product_2 << zeros;
-  assign up = shifted[4] && (shifted[5] || shifted[3:0] != 4'd0);
   always_ff @(posedge clk) begin
     valid_1 <= valid;
     valid_2 <= valid_1;
@@ -38,6 +32,9 @@ module group_product
       product_2 <= size_1 * significand_1;
     end
     if (valid_2) begin
+      automatic logic [4:0] zeros = leading_zeros_32({product_2, 3'd0});
+      automatic logic [28:0] shifted = product_2 << zeros;
+      automatic logic up = shifted[4] && (shifted[5] || shifted[3:0] != 4'd0);
       // bit 28 is worth 2^28 * 2^(exponent - 25)
       if (nan_2) product <= FLOAT_NAN;
       else if (special_2) product <= {negative_2, 31'h7f800000};

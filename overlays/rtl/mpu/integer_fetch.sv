@@ -53,8 +53,8 @@ module integer_fetch
   logic side, free_side, last_tile;
   logic [SLOTS-1:0] taken, complete;
   logic [1:0] side_taken, side_complete;
-  logic [SLOTS-1:0][6:0] waiting;
-  logic [1:0][1:0] side_waiting;
+  logic [6:0] waiting[SLOTS];
+  logic [1:0] side_waiting[2];
   logic [15:0] x_waiting, rest;
   logic [6:0] block_count;
   logic [10:0] x_lines;
@@ -135,10 +135,10 @@ module integer_fetch
     if (take) run <= found;
     if (push || push_x) found <= made;
     found_valid <= push || push_x || (found_valid && !take);
-    for (int s = 0; s < SLOTS; s++) begin
-      waiting[s] <= waiting[s] + (push && state == FOUND && slot == s[BLOCKS_LOG-1:0] ? block_count : 7'd0) -
-          {6'd0, line_valid && arrived == LINE_WEIGHTS && line_tag[6+:BLOCKS_LOG] == s[BLOCKS_LOG-1:0]};
-    end
+    // none of its lines is under way when a slot is filled anew
+    if (line_valid && arrived == LINE_WEIGHTS)
+      waiting[line_tag[6+:BLOCKS_LOG]] <= waiting[line_tag[6+:BLOCKS_LOG]] - 7'd1;
+    if (push && state == FOUND) waiting[slot] <= block_count;
     for (int s = 0; s < 2; s++) begin
       side_waiting[s] <= side_waiting[s] +
           (push && (state == SCALES || state == BIAS) && side == s[0] ? made.count[1:0] : 2'd0) -
@@ -149,8 +149,8 @@ module integer_fetch
     if (rst) begin
       run.count <= 11'd0;
       found_valid <= 1'b0;
-      waiting <= '0;
-      side_waiting <= '0;
+      for (int s = 0; s < SLOTS; s++) waiting[s] <= 7'd0;
+      for (int s = 0; s < 2; s++) side_waiting[s] <= 2'd0;
       x_waiting <= 16'd0;
     end
   end

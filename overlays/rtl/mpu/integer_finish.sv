@@ -28,8 +28,6 @@ module integer_finish
   logic [4:0] column_1;
   logic [31:0] scale_1, scale_2, scale_3;
   logic [BIAS_DELAY-1:0][15:0] bias;
-  logic begins;
-  assign begins = tile_ready && store_free && !reading && left == 6'd0;
   assign taken = reading && column == 5'd31;
   assign params_free = value_valid && left == 6'd1;
   always_ff @(posedge clk) begin
@@ -38,10 +36,12 @@ module integer_finish
     if (reading) column <= column + 5'd1;
     if (taken) reading <= 1'b0;
     if (value_valid) left <= left - 6'd1;
-    if (begins) begin
-      reading <= 1'b1;
-      column <= 5'd0;
-      left <= 6'd32;
+    if (!reading && left == 6'd0) begin
+      if (store_free && tile_ready) begin
+        reading <= 1'b1;
+        column <= 5'd0;
+        left <= 6'd32;
+      end
     end
     if (left != 6'd0) begin
       scale_1 <= scale_line[32*column[3:0]+:32];
@@ -57,7 +57,10 @@ module integer_finish
   end
 
   logic [31:0] bias_single;
-  assign bias_single = command.has_bias ? half_to_float(bias[BIAS_DELAY-1]) : FLOAT_NEGATIVE_ZERO;
+  always_comb begin
+    bias_single = FLOAT_NEGATIVE_ZERO;
+    if (command.has_bias && left != 6'd0) bias_single = half_to_float(bias[BIAS_DELAY-1]);
+  end
   logic [ROWS-1:0] valid_out;
   assign value_valid = valid_out[0] && left != 6'd0;
   for (genvar row = 0; row < ROWS; row++) begin : rows

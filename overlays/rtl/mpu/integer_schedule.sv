@@ -118,9 +118,9 @@ module integer_schedule
       default: ;
     endcase
     // over empty segments
-    if (state != IDLE && segment != 4'd7 && segment_start(segment + 4'd1, units) == segment_start(segment, units) &&
-        !block_done)
-      segment <= segment + 4'd1;
+    if (command.four_bit && state != IDLE && segment != 4'd7 && !block_done) begin
+      if (segment_start(segment + 4'd1, units) == segment_start(segment, units)) segment <= segment + 4'd1;
+    end
     if (start) begin
       state <= WAIT;
       tile <= 32'd0;

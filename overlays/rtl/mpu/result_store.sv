@@ -35,15 +35,10 @@ module result_store
   logic [4:0] element;
   logic [3:0] row;
   logic real_column, line_done;
-  logic [ROWS-1:0] bad;
 
   assign free = !collecting && !writing && !value_valid;
   assign real_column = column < command.n;
   assign element = column[4:0];
-  for (genvar r = 0; r < ROWS; r++) begin : finite
-    assign bad[r] = value_valid && real_column && r[3:0] < rows &&
-        (command.y_single ? single[32*r+23+:8] == 8'hff : half[16*r+10+:5] == 5'h1f);
-  end
 
   always_ff @(posedge clk) begin
     if (value_valid) begin
@@ -51,16 +46,6 @@ module result_store
         if (command.y_single) values[r][32*element+:32] <= single[32*r+:32];
         else values[r][16*element+:16] <= half[16*r+:16];
       end
-    end
-  end
-
-  logic [31:0] bad_count, bad_row;
-  always_comb begin
-    bad_count = 32'd0;
-    bad_row = nonfinite_row;
-    for (int r = ROWS - 1; r >= 0; r--) begin
-      bad_count = bad_count + {31'd0, bad[r]};
-      if (bad[r] && first_row + r < nonfinite_row) bad_row = first_row + r;
     end
   end
 
@@ -78,10 +63,19 @@ module result_store
   assign line_done = writing && (write_ready || write_bytes == 64'd0);
 
   always_ff @(posedge clk) begin
-    nonfinite_count <= nonfinite_count + bad_count;
-    nonfinite_row <= bad_row;
     if (value_valid) begin
       if (real_column) begin
+        automatic logic [31:0] bad_count = 32'd0;
+        automatic logic [31:0] bad_row = nonfinite_row;
+        for (int r = ROWS - 1; r >= 0; r--) begin
+          if (r[3:0] < rows &&
+              (command.y_single ? single[32*r+23+:8] == 8'hff : half[16*r+10+:5] == 5'h1f)) begin
+            bad_count = bad_count + 32'd1;
+            if (first_row + r < nonfinite_row) bad_row = first_row + r;
+          end
+        end
+        nonfinite_count <= nonfinite_count + bad_count;
+        nonfinite_row <= bad_row;
         if (command.y_single) bytes[{element, 2'b00}+:4] <= 4'hf;
         else bytes[{1'b0, element, 1'b0}+:2] <= 2'b11;
       end
