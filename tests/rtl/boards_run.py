@@ -45,6 +45,8 @@ def frames(boards: int) -> list[tuple[int, ...]]:
 if __name__ == "__main__":
     if "LORA_TEST_CARDS" in os.environ:
         from tests.rtl import simulated_cards  # noqa: F401
+    if "LORA_TEST_UNNUMBERED" in os.environ:
+        from tests.rtl import unnumbered_boards  # noqa: F401
     request = from_text(json.loads(sys.argv[1]))
     found = asdict(run(request))
     print(json.dumps({"seen": found, "cycles": cycles(), "frames": frames(request.boards)}))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.rtl.bench_rig import build
-from tests.rtl_rig import SOURCES
+from tests.rtl_rig import ROOT, SOURCES
 from tests.vendor_rig import planned
 from tools.vendor_build.address_map import bank_ranges
 from tools.vendor_build.files import write_files
@@ -16,6 +16,7 @@ from tools.vendor_build.plan import CLOCK, CONTROL, INTERRUPT, RESET, Plan
 from tools.vendor_build.signals import Interface
 
 LANES = 8  # of the arrays: the build is shorter
+PRIMITIVE = ROOT / "tests" / "rtl" / "dsp48" / "DSP48E2.sv"  # a model of what the vendor has
 
 
 def libboards(folder: Path, sources: Path = SOURCES) -> Path:
@@ -26,7 +27,7 @@ def libboards(folder: Path, sources: Path = SOURCES) -> Path:
     write_files(plan, files)
     made = [files / "firmware_rom.sv", files / f"{plan.name}.sv"]
     written = {
-        "sources.f": "".join(f"{path}\n" for path in [*plan.sources, *made]),
+        "sources.f": "".join(f"{path}\n" for path in [*plan.sources, *made, PRIMITIVE]),
         "banks.hpp": banks(plan),
         "packed_kernel.sv": packed_kernel(plan),
     }

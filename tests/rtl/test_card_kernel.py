@@ -59,6 +59,18 @@ def test_tokens_are_those_of_emulated_boards(folder: Path, archive: Path, scheme
     assert seen.steps == [3] and not seen.error and len(set(wanted.tokens)) > 2
 
 
+@pytest.mark.parametrize("scheme", ["", "w4a8"])
+def test_two_kernels_joined_by_their_links(folder: Path, archive: Path, scheme: str) -> None:
+    """Frames leave and come by the streams of 32 bytes: the link test, then gathers."""
+    wanted = by_host(folder, 2, 3, scheme)
+    request = as_text(Request(str(folder), 2, 3, scheme=scheme))
+    found = ask(request, "card", archive, {"LORA_TEST_UNNUMBERED": "1"})
+    seen = Seen(**found["seen"])
+    assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
+    assert seen.steps == [3, 3] and not seen.error and seen.redone == 0
+    assert len(set(wanted.tokens)) > 2
+
+
 def test_weights_are_summed_and_an_error_is_told(folder: Path, archive: Path) -> None:
     """From memory in bursts, and a line that memory reports as failed ends the operation."""
     done = in_process(["-c", SUMS, str(folder)], "card", archive)

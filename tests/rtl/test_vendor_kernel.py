@@ -13,6 +13,7 @@ import pytest
 from lora_host import abi
 from lora_host.overlay import load_overlay
 from tests.rtl.bench_rig import build, run
+from tests.rtl.kernel_rig import PRIMITIVE
 from tests.rtl_rig import SOURCES, mistaken
 from tests.vendor_rig import planned
 from tools.vendor_build.files import write_files
@@ -81,7 +82,7 @@ def test_both_boards_tops_have_no_warning(overlay: str, kernel: str, tmp_path: P
     done = subprocess.run(
         ["verilator", "--lint-only", "-Wall", "-Wno-UNUSEDSIGNAL", "-Wno-UNUSEDPARAM",
          "--top-module", plan.name, *plan.sources, tmp_path / "firmware_rom.sv",
-         tmp_path / "lora_ctrl.sv"],
+         tmp_path / "lora_ctrl.sv", *([PRIMITIVE] if plan.parameters.get("DSP48") else [])],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr, done.stderr

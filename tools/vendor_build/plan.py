@@ -79,6 +79,7 @@ def make_plan(overlay: Overlay, row: KernelRow, rtl: Path = RTL) -> Plan:
         "ONCHIP_BYTES": overlay.onchip_bytes,
         "CYCLES_PER_MS": overlay.clock_hz // 1000,
         "FIRMWARE_WORDS": len(code),
+        "DSP48": int(u280),  # the V80's are DSP58s
         **address_map(overlay, banks),
     }
     return Plan(

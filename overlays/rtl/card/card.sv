@@ -9,6 +9,7 @@ module card
     parameter int ONCHIP_BYTES  = 16 << 20,
     parameter int CYCLES_PER_MS = 200_000,
     parameter int LANES         = 32,      // as mpu_unit has them
+    parameter int DSP48         = 0,
     parameter int MPU_ROWS      = 1,
     parameter int DEPTH         = 8,
     parameter int TILES         = 4096,
@@ -430,6 +431,7 @@ module card
   // --- units -----------------------------------------------------------------------------------------
   mpu_unit #(
       .LANES(LANES),
+      .DSP48(DSP48),
       .ROWS(MPU_ROWS),
       .DEPTH(DEPTH),
       .TILES(TILES),

@@ -16,6 +16,7 @@ module card_kernel
     parameter logic [42*PORTS-1:0] FIRST_LINES    = '0,  // of line_ports
     parameter logic [6*PORTS-1:0]  SPAN_BITS      = '0,
     parameter int                  LANES          = 32,  // of card
+    parameter int                  DSP48          = 0,   // 1 for UltraScale+
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 4
 ) (
@@ -347,7 +348,8 @@ module card_kernel
   card #(
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .CYCLES_PER_MS(CYCLES_PER_MS),
-      .LANES(LANES)
+      .LANES(LANES),
+      .DSP48(DSP48)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),
