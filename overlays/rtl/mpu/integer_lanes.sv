@@ -15,7 +15,7 @@ module integer_lanes
     input  logic                  four_bit,
     input  line_use_t             line_use,
     input  logic [511:0]          stream_line,
-    input  logic [511:0]          x_line[ROWS],
+    input  logic [ROWS-1:0][511:0] x_line,
     // scales of the group whose sum comes next
     output logic                  scales_valid,
     output logic [SUMS_LOG-1:0]   scales_sum,
@@ -23,7 +23,7 @@ module integer_lanes
     output logic                  sum_valid,
     output logic [SUMS_LOG:0]     sum_where,  // sum, then half
     output logic                  sum_segment_end,
-    output logic [511:0]          sums[ROWS]
+    output logic [ROWS-1:0][511:0] sums
 );
   localparam int LATER = DSP58 != 0 ? (DEPTH + 2) / 3 - 1 : 0;
   line_use_t use_1, use_2, use_late[LATER+1], use_3;  // use_3: when the sum of a line's products is there

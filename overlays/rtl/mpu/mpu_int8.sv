@@ -200,7 +200,7 @@ module mpu_int8
     if (line_here && line_kind == LINE_BIAS) params[line_tag[2:0]] <= line_data;
     stream_line <= stream[stream_address];
   end
-  logic [511:0] x_unit[ROWS];
+  logic [ROWS-1:0][511:0] x_unit;
   logic [31:0] row_scale[ROWS];
   assign x_lines = 9'((command.k + 16'd63) >> 6);
   for (genvar row = 0; row < ROWS; row++) begin : row_of_x
@@ -235,7 +235,7 @@ module mpu_int8
   logic scales_valid, sum_valid, sum_segment_end;
   logic [SUMS_LOG-1:0] scales_sum;
   logic [SUMS_LOG:0] sum_where;
-  logic [511:0] sums[ROWS];
+  logic [ROWS-1:0][511:0] sums;
   integer_lanes #(
       .ROWS(ROWS),
       .DEPTH(DEPTH),
