@@ -317,7 +317,7 @@ def written(known: Mapping[str, str]) -> str:
 
 
 HEAD = """# Sums of source and budget of modules and units that kept it when they were counted last,
-# by tools/rtl_cells.py --record. make rtl and make rtl-slow count again what is something else.
+# by `python -m tools.rtl_cells --record`. make rtl and make rtl-slow count what is something else.
 """
 
 

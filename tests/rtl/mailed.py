@@ -5,7 +5,6 @@ end."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import numpy as np
 
@@ -64,6 +63,8 @@ def failing_sum(runner: Runner) -> Iterator[int]:
         runner.cluster.checksum(0, 0, 0, 64)
     except LoraError:
         yield from error_of(runner, 0).values()
+    else:
+        raise AssertionError("the sum did not fail")
     emulated.fault(0, abi.FAULT_NONE)
     yield runner.cluster.checksum(0, 0, 0, 64)
 
@@ -75,8 +76,12 @@ def unended_gather(runner: Runner) -> Iterator[int]:
     assert emulated
     for port in range(abi.PORTS):
         emulated.fault(0, abi.FAULT_LINK_DROP, port)
-    with suppress(LoraError):
+    try:
         runner.step([Row(SEQUENCE, len(PROMPT) + 1, 5, SLOTS[0], SLOTS[-1] + 1)])
+    except LoraError:
+        pass
+    else:
+        raise AssertionError("the step did not fail")
     kind = abi.dtype("router_record")
     for board in range(runner.plan.size):
         yield error_of(runner, board)["code"]

@@ -89,6 +89,12 @@ def is_noticed(request: Request, cards: Path) -> bool:
     return bool(found["seen"]["error"]) or bool(differences(request, found))
 
 
+def test_nothing_is_noticed_without_a_mistake(folder: Path, tmp_path: Path) -> None:
+    """What fails below fails because of the mistake."""
+    cards = build(tmp_path, LANES=8)
+    assert not is_noticed(Request(str(folder), 1, 4, mailed=True), cards)
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_is_noticed(name: str, folder: Path, tmp_path: Path) -> None:
     path, right, wrong, boards = MISTAKES[name]

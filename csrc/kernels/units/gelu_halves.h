@@ -6,11 +6,11 @@
 
 #include <stdint.h>
 
-/* By the bits of x: FP16(gelu(x)). It is made on first use; `a`, `b`: chords of either kind. */
+/* By the bits of x: FP16(gelu(x)). Made on first use. */
 const uint16_t *lora_gelu_tanh_halves(void);
 const uint16_t *lora_gelu_erf_halves(void);
 
-/* y[i] = table[x[i]]; how many are not finite. */
+/* y[i] = table[x[i]]; how many are not finite. y is x, or lies apart. */
 uint32_t lora_gelu_by_table(const uint16_t *table, const uint16_t *x, uint32_t count, uint16_t *y);
 
 #endif

@@ -159,6 +159,14 @@ static int relu(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
+/* A row that y overlaps in part would be written before it is read. */
+static bool table_pays(const struct row_work *w, uint32_t row) {
+    uintptr_t x = (uintptr_t)half_row(w->job->vector.x_rows, row);
+    uintptr_t y = (uintptr_t)half_row(w->job->vector.y_rows, row);
+    uintptr_t bytes = 2ull * w->command->columns;
+    return w->job->rows >= TABLE_ROWS && (x == y || x + bytes <= y || y + bytes <= x);
+}
+
 static int gelu_by_table(const struct row_work *w, const uint16_t *table, uint32_t row) {
     const struct vector_job *v = &w->job->vector;
     uint32_t bad = lora_gelu_by_table(table, half_row(v->x_rows, row), w->command->columns,
@@ -168,7 +176,7 @@ static int gelu_by_table(const struct row_work *w, const uint16_t *table, uint32
 }
 
 static int gelu_tanh(const struct row_work *w, uint32_t row) {
-    if (w->job->rows >= TABLE_ROWS) return gelu_by_table(w, lora_gelu_tanh_halves(), row);
+    if (table_pays(w, row)) return gelu_by_table(w, lora_gelu_tanh_halves(), row);
     load_x(w, row);
     w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
     store(w, row);
@@ -176,7 +184,7 @@ static int gelu_tanh(const struct row_work *w, uint32_t row) {
 }
 
 static int gelu_erf(const struct row_work *w, uint32_t row) {
-    if (w->job->rows >= TABLE_ROWS) return gelu_by_table(w, lora_gelu_erf_halves(), row);
+    if (table_pays(w, row)) return gelu_by_table(w, lora_gelu_erf_halves(), row);
     load_x(w, row);
     w->job->variant->gelu(w->x, w->command->columns, lora_gelu_erf_a, lora_gelu_erf_b);
     store(w, row);

@@ -101,12 +101,14 @@ def _simulators() -> list[Finding]:
     from .. import rtl, sim
 
     findings = []
-    for thing, module in (("simulated units", rtl), ("simulated cards", sim)):
+    things = (("simulated units", rtl, "rtl-build"), ("simulated cards", sim, "sim-build"))
+    for thing, module, target in things:
         try:
             module.library()
         except LoraError as error:
-            found, _, cure = str(error).partition(": ")[2].rpartition("; ")
-            findings.append(Finding(NOTE, thing, found, cure))
+            found = str(error).partition(": ")[2].rpartition("; ")[0]
+            wants = f"{found}; making it takes a checkout and Verilator"
+            findings.append(Finding(NOTE, thing, wants, f"make {target}"))
         else:
             findings.append(Finding(OK, thing, f"{module.LIBRARY}, version {module.VERSION}"))
     return findings
