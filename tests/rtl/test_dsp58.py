@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.rtl import bench_rig
-from tests.rtl.test_int8_matmul import Matmul, same, simulated
-from tests.rtl_rig import FP16, FP32, ROOT, build, mistaken
+from tests.rtl.primitive_array import wrong_matmuls
+from tests.rtl_rig import ROOT, mistaken
 
 pytestmark = [pytest.mark.rtl, pytest.mark.slow]
 
@@ -44,19 +44,4 @@ def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [8, pytest.param(4, marks=pytest.mark.long)])
 def test_the_array_has_the_same_bytes(depth: int, tmp_path: Path) -> None:
-    units = build(tmp_path, unit="int8", rows=2, depth=depth, primitives=MODEL)
-    for matmul in (
-        Matmul(300, 75, 3, row_scales=True),
-        Matmul(384, 320, 2, bias=False, extreme=0.3, y_type=FP32),
-        Matmul(8191, 32, y_type=FP32, positive=True),
-    ):
-        assert simulated(units, matmul)
-    if depth == 4:
-        return
-    for group in (32, 64, 128):
-        for y_type in (FP16, FP32):
-            assert simulated(units, Matmul(1664, 45, 3, group, y_type=y_type, seed=group))
-        assert simulated(units, Matmul(384, 96, 2, group, extreme=0.3, y_type=FP32))
-    # one kind of weights behind the other: operands of the last one are still there
-    for group in (0, 128, 0, 32):
-        assert same(units, Matmul(256, 64, 1, group, y_type=FP32, seed=9))
+    assert wrong_matmuls(depth, tmp_path, MODEL) == []
