@@ -22,6 +22,8 @@ uint32_t lora_pool_threads(const struct lora_pool *pool);
  * rounding with subnormals. */
 void lora_pool_run(struct lora_pool *pool, uint32_t count,
                    void (*task)(void *context, uint32_t item, uint32_t thread), void *context);
+/* The pool whose item this thread is running, as which of its threads; NULL: none. */
+struct lora_pool *lora_pool_running(uint32_t *thread);
 /* What threads do while they wait for work, again and again until it returns false: a few tens of
  * nanoseconds of something that may as well be left undone. Once a pool, which frees `context` with
  * itself. */

@@ -109,6 +109,13 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
     }
 }
 
+/* Where this thread has boards of its own it knows what it will read next. */
+static void look_ahead(struct lora_job *job) {
+    uint32_t thread;
+    struct lora_pool *pool = lora_pool_running(&thread);
+    if (pool) job->matrix.after = lora_prefetch_note_own(pool, thread, job);
+}
+
 /* A call on its own, on the caller's thread. */
 static int run_one(struct lora_unit_call *call, begin_job begin) {
     struct lora_job job;
@@ -118,6 +125,7 @@ static int run_one(struct lora_unit_call *call, begin_job begin) {
     open_job(&job, call, begin, 1, &workspace);
     int status = LORA_OK;
     if (atomic_load(&job.failed) != ~0ull) job.items = 0;
+    if (job.items && call->command->opcode == LORA_CMD_MATRIX) look_ahead(&job);
     for (uint32_t item = 0; item < job.items && status == LORA_OK; item++)
         status = job.run(&job, item, 0);
     if (status != LORA_OK) fail(&job, 0, status);

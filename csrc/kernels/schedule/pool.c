@@ -57,7 +57,10 @@ struct lora_pool {
 };
 
 /* This thread runs items of a run. initial-exec: it is read with every run. */
-static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
+static _Thread_local struct {
+    struct lora_pool *pool; /* NULL: none */
+    uint32_t thread;
+} running __attribute__((tls_model("initial-exec")));
 
 static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MAX_ITEMS; }
 
@@ -125,9 +128,10 @@ static void finish(struct lora_pool *pool, uint32_t done) {
 /* A worker's share of a run. */
 static uint64_t work(struct lora_pool *pool, uint32_t thread) {
     uint32_t done = 0;
-    busy = true;
+    running.thread = thread;
+    running.pool = pool;
     uint64_t ticket = take_items(pool, thread, &done);
-    busy = false;
+    running.pool = NULL;
     if (done) finish(pool, done);
     return ticket;
 }
@@ -254,6 +258,11 @@ void lora_pool_set_idle(struct lora_pool *pool, idle_task task, void *context) {
     atomic_store_explicit(&pool->idle_context, context, memory_order_release);
 }
 
+struct lora_pool *lora_pool_running(uint32_t *thread) {
+    *thread = running.thread;
+    return running.pool;
+}
+
 void *lora_pool_idle_context(const struct lora_pool *pool) {
     return atomic_load_explicit(&pool->idle_context, memory_order_relaxed);
 }
@@ -322,20 +331,22 @@ static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, v
     atomic_store_explicit(&pool->unfinished, count, memory_order_relaxed);
     atomic_store_explicit(&pool->ticket, ticket, memory_order_release);
     wake_sleepers(pool);
-    busy = true;
+    running.thread = 0;
+    running.pool = pool;
     task(context, 0, 0);
     wake_sleepers(pool);
     take_items(pool, 0, &own);
-    busy = false;
+    running.pool = NULL;
     wait_for_others(pool, own);
     contention_note(&pool->contention, &pool->time);
 }
 
 /* No worker takes part. */
-static void run_alone(uint32_t count, pool_task task, void *context) {
-    busy = true;
+static void run_alone(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
+    running.thread = 0;
+    running.pool = pool;
     for (uint32_t i = 0; i < count; i++) task(context, i, 0);
-    busy = false;
+    running.pool = NULL;
 }
 
 struct part { /* of a run with more items than a ticket has */
@@ -355,14 +366,14 @@ static void admit(struct lora_pool *pool) {
 }
 
 void lora_pool_run(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
-    if (!pool || pool->threads < 2 || count < 2 || busy) {
+    if (!pool || pool->threads < 2 || count < 2 || running.pool) {
         for (uint32_t i = 0; i < count; i++) task(context, i, 0);
         return;
     }
     if (!pool->tried) start_workers(pool);
     if (contention_decide(&pool->contention)) admit(pool);
     if (!contention_active(&pool->contention)) {
-        run_alone(count, task, context);
+        run_alone(pool, count, task, context);
         return;
     }
     struct part part = {task, context, 0};

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 #include "lora/pool.h"
+#include "prefetch_own.h"
 #include "units/matrix.h"
 
 #define MAX_BATCHES 1024 /* of a step; beyond, learning begins anew */
 #define BLOCKS 256       /* of all threads: two megabytes, for the second and third caches */
-#define CHUNK_BYTES 1024 /* between two looks for work: some 50 ns */
 #define NOTHING 0        /* the batch that has no blocks */
 
 struct batch_order { /* side by side: a step's batches come in this order */
@@ -34,6 +34,7 @@ struct prefetcher {
     struct batch_order order[MAX_BATCHES];
     struct thread_progress progress[LORA_POOL_THREADS];
     struct batch_blocks batches[MAX_BATCHES];
+    struct own_order own[LORA_POOL_THREADS];
 };
 
 static const uint16_t *block_at(const struct batch_blocks *batch, uint32_t thread, uint32_t i) {
@@ -45,22 +46,19 @@ static const uint16_t *block_at(const struct batch_blocks *batch, uint32_t threa
     return atomic_load_explicit(&batch->blocks[i % BLOCKS], memory_order_relaxed);
 }
 
-/* A tile's blocks side by side, as its matmul reads them. */
-static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint32_t chunk) {
-    uint32_t group = atomic_load_explicit(&batch->group, memory_order_relaxed);
-    uint32_t parts = atomic_load_explicit(&batch->parts, memory_order_relaxed);
-    uint32_t tile = chunk / (group * parts), within = chunk % (group * parts);
-    const char *at = (const char *)block_at(batch, thread, tile * group + within % group);
-    if (!at) return;
-    at += (size_t)(within / group) * CHUNK_BYTES;
-    for (uint32_t line = 0; line < CHUNK_BYTES; line += LORA_LINE_BYTES)
-        __builtin_prefetch(at + line, 0, 2);
+static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint32_t number) {
+    struct chunk chunk =
+        prefetch_chunk(atomic_load_explicit(&batch->group, memory_order_relaxed),
+                       atomic_load_explicit(&batch->parts, memory_order_relaxed), number);
+    const uint16_t *block = block_at(batch, thread, chunk.block);
+    if (block) prefetch_lines(block, chunk.offset);
 }
 
 /* The next chunk of what this thread will read first. It leaves alone what other threads will read:
  * from this core's cache they would get it later than from the shared one. */
 static bool fetch(void *context, uint32_t thread) {
     struct prefetcher *prefetcher = context;
+    if (own_order_fetch(&prefetcher->own[thread])) return true;
     uint64_t current = atomic_load(&prefetcher->round_and_batch);
     const struct batch_blocks *batch = &prefetcher->batches[(uint32_t)current];
     if (thread >= atomic_load_explicit(&batch->threads, memory_order_relaxed)) return false;
@@ -89,7 +87,7 @@ static bool is_matmul(const struct lora_job *job) {
     return job->items && job->call->command->opcode == LORA_CMD_MATRIX;
 }
 
-static uint64_t key_of(const struct lora_job *job, uint32_t count) {
+uint64_t prefetch_key(const struct lora_job *job, uint32_t count) {
     const struct lora_matrix *c = job->matrix.command;
     const uint64_t prime = 0x9e3779b97f4a7c15;
     uint64_t key = (uint64_t)(uintptr_t)job->call->banks + count;
@@ -121,7 +119,7 @@ static uint32_t learn(struct prefetcher *prefetcher, const struct lora_job *jobs
     prefetcher->order[at] = (struct batch_order){key, NOTHING};
     atomic_store_explicit(&batch->group, matrix_k_blocks(matmul->matrix.command),
                           memory_order_relaxed);
-    atomic_store_explicit(&batch->parts, (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES,
+    atomic_store_explicit(&batch->parts, prefetch_parts(bytes),
                           memory_order_relaxed);
     for (uint32_t thread = 0; thread < jobs->threads; thread++)
         learn_thread(batch, jobs, count, thread);
@@ -150,6 +148,8 @@ static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
     atomic_init(&prefetcher->round_and_batch, NOTHING);
     for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
         atomic_init(&prefetcher->progress[thread].round_and_chunk, 0);
+    for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
+        own_order_init(&prefetcher->own[thread]);
     lora_pool_set_idle(pool, fetch, prefetcher);
     return prefetcher;
 }
@@ -160,10 +160,16 @@ void lora_prefetch_note(struct lora_pool *pool, const struct lora_job *jobs, uin
     if (matmul == jobs + count || jobs->threads > BLOCKS) return;
     struct prefetcher *prefetcher = prefetcher_of(pool);
     if (!prefetcher) return;
-    uint32_t at = find(prefetcher, jobs, count, key_of(matmul, count));
+    uint32_t at = find(prefetcher, jobs, count, prefetch_key(matmul, count));
     if (prefetcher->last != NOTHING) prefetcher->order[prefetcher->last].following = at;
     prefetcher->last = at;
     uint64_t round = (uint64_t)++prefetcher->round << 32;
     atomic_store_explicit(&prefetcher->round_and_batch, round | prefetcher->order[at].following,
                           memory_order_release);
+}
+
+const struct own_matmul *lora_prefetch_note_own(struct lora_pool *pool, uint32_t thread,
+                                                const struct lora_job *job) {
+    struct prefetcher *prefetcher = lora_pool_idle_context(pool);
+    return prefetcher ? own_order_note(&prefetcher->own[thread], job) : NULL;
 }

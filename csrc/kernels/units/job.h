@@ -25,6 +25,7 @@ struct matrix_job {
     uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
     struct rows h;        /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
+    const struct own_matmul *after;    /* what this thread multiplies next; NULL: not known */
     const float *scales;               /* [n] of INT8 activations */
     bool scaled_rows;                  /* a struct lora_row_scale lies behind each row of x */
     void *quantized;                   /* matrix_quantized.c */

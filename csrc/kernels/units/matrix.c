@@ -6,6 +6,7 @@
 #include "job.h"
 #include "matrix.h"
 #include "isa/segments.h"
+#include "schedule/prefetch_own.h"
 
 #define ROUNDS 4                  /* of items, one a thread in each */
 #define SHORT_NS 65536            /* by the measure of the next two: a megabyte of weights */
@@ -218,10 +219,20 @@ static const struct lora_job *job_after(const struct lora_job *job, uint32_t *it
     return alike ? job : NULL;
 }
 
+/* Of the matmul that this thread runs next by itself, as many blocks as this one's tiles have. */
+static bool take_first_blocks(const struct lora_job *job, const uint16_t **blocks) {
+    const struct own_matmul *after = job->matrix.after;
+    if (!after || !after->count) return false;
+    uint32_t count = matrix_k_blocks(job->matrix.command);
+    for (uint32_t i = 0; i < count; i++)
+        blocks[i] = after->blocks[i < after->count ? i : after->count - 1];
+    return true;
+}
+
 /* The blocks to be fetched while an item's last tile is read. */
 static bool find_blocks_after(const struct lora_job *job, uint32_t item, const uint16_t **blocks) {
     const struct lora_job *after = job_after(job, &item);
-    if (!after) return false;
+    if (!after) return take_first_blocks(job, blocks);
     uint32_t index = item_start(after, tile_count(after->matrix.command), item);
     return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
 }
@@ -351,6 +362,7 @@ static void cut(struct lora_job *job) {
 int lora_matrix_begin(struct lora_job *job) {
     const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
     job->matrix.command = c;
+    job->matrix.after = NULL;
     if (c->k == 0 || c->k > MAX_COLUMNS || c->n > MAX_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;
