@@ -47,10 +47,13 @@ VNNI_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
     int32_t four;
     memcpy(&four, q, sizeof(four));
     k = _mm256_xor_si256(k, _mm256_set1_epi8(-128));
-    return _mm256_dpbusd_epi32(sum, k, _mm256_set1_epi32(four));
+    __m256i x = _mm256_set1_epi32(four);
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(k), "v"(x));
+    return sum;
 }
 VNNI_512 __m256i dot_bytes(__m256i sum, __m256i e, __m256i v) {
-    return _mm256_dpbusd_epi32(sum, e, v);
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(e), "v"(v));
+    return sum;
 }
 
 #include "integer_attention.h"

@@ -2,18 +2,22 @@
 
 #include "variant.h"
 
+void lora_panel_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
+                     uint32_t columns, uint32_t panel, float *panels) {
+    uint32_t end = panel_first(rows, panel + 1), row = panel_first(rows, panel);
+    float *target = panels + (uint64_t)panel * columns * PANEL_ROWS;
+    for (; row < end; row += 4, target += 4) {
+        const uint16_t *four[4];
+        for (uint32_t i = 0; i < 4; i++) /* what is no row is not used */
+            four[i] = half_row(x, row + i < end ? row + i : row);
+        variant->pack_panel(four, columns, target);
+    }
+}
+
 void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
                       uint32_t columns, float *panels) {
-    for (uint32_t panel = 0; panel < panel_count(rows); panel++) {
-        uint32_t end = panel_first(rows, panel + 1), row = panel_first(rows, panel);
-        for (float *target = panels; row < end; row += 4, target += 4) {
-            const uint16_t *four[4];
-            for (uint32_t i = 0; i < 4; i++) /* what is no row is not used */
-                four[i] = half_row(x, row + i < end ? row + i : row);
-            variant->pack_panel(four, columns, target);
-        }
-        panels += (uint64_t)columns * PANEL_ROWS;
-    }
+    for (uint32_t panel = 0; panel < panel_count(rows); panel++)
+        lora_panel_fill(variant, x, rows, columns, panel, panels);
 }
 
 void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,

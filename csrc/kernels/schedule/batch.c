@@ -39,11 +39,12 @@ static void fail(struct lora_job *job, uint32_t item, int status) {
 
 /* Its `following` is set. */
 static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_job begin,
-                     uint32_t threads, struct job_workspace *workspace) {
+                     struct lora_pool *pool, struct job_workspace *workspace) {
     job->call = call;
     job->workspace = workspace;
     job->variant = lora_variant_current();
-    job->threads = threads;
+    job->pool = pool;
+    job->threads = lora_pool_threads(pool);
     job->rows = call_rows(call);
     job->items = 0;
     job->work = 0;
@@ -100,8 +101,8 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
         batch.count = count - first < MAX_CALLS ? count - first : MAX_CALLS;
         for (uint32_t i = 0; i < batch.count; i++) {
             batch.jobs[i].following = i + 1 < batch.count ? &batch.jobs[i + 1] : NULL;
-            open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
-                     lora_pool_threads(pool), &batch.workspace);
+            open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]), pool,
+                     &batch.workspace);
         }
         if (lora_pool_threads(pool) > 1) lora_prefetch_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
@@ -122,7 +123,7 @@ static int run_one(struct lora_unit_call *call, begin_job begin) {
     struct job_workspace workspace;
     workspace.used = 0;
     job.following = NULL;
-    open_job(&job, call, begin, 1, &workspace);
+    open_job(&job, call, begin, NULL, &workspace);
     int status = LORA_OK;
     if (atomic_load(&job.failed) != ~0ull) job.items = 0;
     if (job.items && call->command->opcode == LORA_CMD_MATRIX) look_ahead(&job);

@@ -47,9 +47,9 @@ static const uint16_t *block_at(const struct batch_blocks *batch, uint32_t threa
 }
 
 static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint32_t number) {
-    struct chunk chunk =
-        prefetch_chunk(atomic_load_explicit(&batch->group, memory_order_relaxed),
-                       atomic_load_explicit(&batch->parts, memory_order_relaxed), number);
+    struct chunk chunk = prefetch_chunk(atomic_load_explicit(&batch->group, memory_order_relaxed),
+                                        atomic_load_explicit(&batch->parts, memory_order_relaxed),
+                                        number);
     const uint16_t *block = block_at(batch, thread, chunk.block);
     if (block) prefetch_lines(block, chunk.offset);
 }
@@ -119,8 +119,7 @@ static uint32_t learn(struct prefetcher *prefetcher, const struct lora_job *jobs
     prefetcher->order[at] = (struct batch_order){key, NOTHING};
     atomic_store_explicit(&batch->group, matrix_k_blocks(matmul->matrix.command),
                           memory_order_relaxed);
-    atomic_store_explicit(&batch->parts, prefetch_parts(bytes),
-                          memory_order_relaxed);
+    atomic_store_explicit(&batch->parts, prefetch_parts(bytes), memory_order_relaxed);
     for (uint32_t thread = 0; thread < jobs->threads; thread++)
         learn_thread(batch, jobs, count, thread);
     atomic_store_explicit(&batch->threads, jobs->threads, memory_order_relaxed);

@@ -6,8 +6,8 @@
 
 #include "units/job.h"
 
-#define OWN_MATMULS 512      /* of a step; beyond, learning begins anew */
-#define OWN_FIRST_BLOCKS 96  /* of a matmul: 192 KiB of FP16 */
+#define OWN_MATMULS 512     /* of a step; beyond, learning begins anew */
+#define OWN_FIRST_BLOCKS 96 /* of a matmul: 192 KiB of FP16 */
 
 struct own_matmul {
     uint64_t key;

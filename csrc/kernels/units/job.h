@@ -13,6 +13,7 @@
 #define JOB_WORKSPACE_BYTES 131072
 
 struct lora_job;
+struct lora_pool;
 
 struct matrix_job {
     const struct lora_matrix *command;
@@ -70,6 +71,7 @@ struct lora_job {
     struct lora_unit_call *call;
     const struct lora_variant *variant;
     uint32_t rows, threads;
+    struct lora_pool *pool;           /* that may also help to begin it; NULL: none */
     const struct lora_job *following; /* the batch's next job, NULL for the last */
     uint32_t items;
     uint64_t work; /* about nanoseconds on one thread */

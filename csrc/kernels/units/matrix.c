@@ -2,6 +2,7 @@
  * items touch the same columns of y. docs/numbers.md, 3.3. */
 #include <stdbool.h>
 
+#include "lora/pool.h"
 #include "isa/half.h"
 #include "job.h"
 #include "matrix.h"
@@ -13,6 +14,7 @@
 #define LONG_PERCENT 88           /* of an integer matmul: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16    /* one thread reads about so many */
 #define MULTIPLICATIONS_PER_NS 40 /* of many rows */
+#define ALONE_VALUES 8192         /* of x: fewer are copied sooner than shared */
 #define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
 #define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
 
@@ -315,6 +317,19 @@ static int find_operands(struct lora_job *job) {
     return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
+void lora_matrix_share(struct lora_job *job, uint32_t count,
+                       void (*task)(void *job, uint32_t item, uint32_t thread)) {
+    uint64_t values = (uint64_t)job->rows * job->matrix.command->k;
+    lora_pool_run(values < ALONE_VALUES ? NULL : job->pool, count, task, job);
+}
+
+static void fill_panel(void *context, uint32_t panel, uint32_t thread) {
+    const struct lora_job *job = context;
+    const struct matrix_job *m = &job->matrix;
+    (void)thread;
+    lora_panel_fill(job->variant, m->x_rows, job->rows, m->command->k, panel, m->x);
+}
+
 /* Working memory that threads do not keep on their stacks: pointers to blocks, a set a thread, and
  * the rows in FP32, which all read. */
 static int allocate(struct lora_job *job) {
@@ -331,11 +346,11 @@ static int allocate(struct lora_job *job) {
     uint8_t *memory = lora_job_memory(job, bytes + quantized + floats * sizeof(float));
     if (!memory) return LORA_ERR_MEMORY;
     m->lists = (const uint16_t **)(void *)memory;
-    lora_quantized_fill(job, m->x_rows, memory + bytes);
+    lora_quantized_fill(job, memory + bytes);
     if (floats == 0) return LORA_OK;
     m->x = (float *)(void *)(memory + bytes + quantized);
     if (job->rows == 1) job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
-    else lora_panels_fill(job->variant, m->x_rows, job->rows, k, m->x);
+    else lora_matrix_share(job, panel_count(job->rows), fill_panel);
     return LORA_OK;
 }
 

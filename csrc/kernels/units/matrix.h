@@ -17,6 +17,11 @@ static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
 uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
                                   const uint16_t **blocks, uint32_t max);
 
+/* matrix.c: calls task(job, row or so, thread) for each of `count`, on all threads where that
+ * pays. */
+void lora_matrix_share(struct lora_job *job, uint32_t count,
+                       void (*task)(void *job, uint32_t item, uint32_t thread));
+
 /* matrix_quantized.c */
 /* Fills type, group and block_bytes: an enum lora_status. */
 int lora_quantized_type(struct matrix_job *m);
@@ -26,7 +31,7 @@ uint64_t lora_quantized_row_bytes(const struct matrix_job *m);
 
 /* Working memory of the job's rows, or of each thread's blocks (W4A16), and what goes into it. */
 uint64_t lora_quantized_bytes(const struct lora_job *job);
-void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory);
+void lora_quantized_fill(struct lora_job *job, void *memory);
 
 /* sums[row][32] of one tile of INT8 activations, scales included. */
 void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,

@@ -80,27 +80,47 @@ uint64_t lora_quantized_bytes(const struct lora_job *job) {
 }
 
 /* x in whole blocks, then as words, then the sums of its units, then of its rows. */
-void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
-    struct matrix_job *m = &job->matrix;
-    m->quantized = memory;
-    if (!matrix_is_integer(m)) return;
+struct quantized_x {
+    int8_t *values;
+    int16_t *words; /* NULL: none */
+    int32_t *sums, *totals;
+    uint32_t units; /* of a row */
+};
+
+static struct quantized_x quantized_x_of(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    uint64_t words = words_bytes(job);
+    struct quantized_x x = {.values = m->quantized,
+                            .units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS)};
+    int8_t *behind = x.values + job->rows * (whole_k(m) + ROW_PADDING);
+    x.words = words ? (int16_t *)(void *)behind : NULL;
+    x.sums = (int32_t *)(void *)(behind + words);
+    x.totals = x.sums + (uint64_t)job->rows * x.units;
+    return x;
+}
+
+static void fill_row(void *context, uint32_t row, uint32_t thread) {
+    const struct lora_job *job = context;
+    const struct matrix_job *m = &job->matrix;
     const struct lora_integer *integer = lora_integer_current();
-    uint32_t k = m->command->k, units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS);
-    int8_t *values = memory, *behind = values + job->rows * (whole_k(m) + ROW_PADDING);
-    int16_t *words = words_bytes(job) ? (int16_t *)(void *)behind : NULL;
-    int32_t *sums = (int32_t *)(void *)(behind + words_bytes(job));
-    int32_t *totals = sums + (uint64_t)job->rows * units;
-    for (uint32_t row = 0; row < job->rows; row++, sums += units) {
-        memcpy(values, x.base + x.stride * row, k);
-        memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
-        integer->sum_units(values, units, sums);
-        if (words)
-            integer->spread(values, matrix_k_blocks(m->command), job->rows * LORA_BLOCK_K,
-                            words + (uint64_t)row * LORA_BLOCK_K);
-        totals[row] = 0;
-        for (uint32_t u = 0; u < units; u++) totals[row] += sums[u];
-        values += whole_k(m) + ROW_PADDING;
-    }
+    struct quantized_x x = quantized_x_of(job);
+    uint32_t k = m->command->k;
+    int8_t *values = x.values + row * (whole_k(m) + ROW_PADDING);
+    int32_t *sums = x.sums + (uint64_t)row * x.units, total = 0;
+    (void)thread;
+    memcpy(values, m->x_rows.base + m->x_rows.stride * row, k);
+    memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
+    integer->sum_units(values, x.units, sums);
+    if (x.words)
+        integer->spread(values, matrix_k_blocks(m->command), job->rows * LORA_BLOCK_K,
+                        x.words + (uint64_t)row * LORA_BLOCK_K);
+    for (uint32_t u = 0; u < x.units; u++) total += sums[u];
+    x.totals[row] = total;
+}
+
+void lora_quantized_fill(struct lora_job *job, void *memory) {
+    job->matrix.quantized = memory;
+    if (matrix_is_integer(&job->matrix)) lora_matrix_share(job, job->rows, fill_row);
 }
 
 static void scale_sums(const struct lora_job *job, uint32_t first, float *sums) {
@@ -117,21 +137,21 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              float *sums) {
     const struct matrix_job *m = &job->matrix;
     const struct lora_integer *integer = lora_integer_current();
+    struct quantized_x x = quantized_x_of(job);
     struct integer_tile t = {.rows = job->rows,
                              .k = m->command->k,
-                             .x = m->quantized,
+                             .x = x.values,
                              .stride = whole_k(m) + ROW_PADDING,
-                             .unit_count = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS),
+                             .words = x.words,
+                             .totals = x.totals,
+                             .units = x.sums,
+                             .unit_count = x.units,
                              .group = m->group,
                              .starts = m->starts,
                              .blocks = (const uint8_t *const *)(const void *)blocks,
                              .next = (const uint8_t *const *)(const void *)next,
                              .block_count = matrix_k_blocks(m->command),
                              .out = sums};
-    const int8_t *behind = t.x + job->rows * t.stride;
-    t.words = words_bytes(job) ? (const int16_t *)(const void *)behind : NULL;
-    t.units = (const int32_t *)(const void *)(behind + words_bytes(job));
-    t.totals = t.units + (uint64_t)job->rows * t.unit_count;
     if (m->type == LORA_WEIGHT_INT8) integer->int8(&t);
     else integer->int4(&t);
     scale_sums(job, tile * LORA_BLOCK_N, sums);
