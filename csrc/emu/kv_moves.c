@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define TILE LORA_TILE_POSITIONS
-#define LINES_ALONE 2048 /* fewer are moved sooner by one thread */
+#define LINES_ALONE 1024 /* fewer are moved sooner by one thread */
 
 struct kv_position { /* one position of the cache */
     uint32_t page, lane;
@@ -102,23 +102,47 @@ static bool find_row(const struct kv *kv, const struct lora_kv_store *command, u
     return row->k && row->v && (!kv->scaled || (row->k_scales && row->v_scales));
 }
 
-/* Rows first..end-1, whose slots are on one page: a head's block stays in the cache for all of
- * them. */
-static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
-                      const struct lora_step_state *state, uint32_t first, uint32_t end) {
+struct stored { /* rows first..end-1, whose slots are on one page; some heads an item */
+    const struct kv *kv;
+    const struct lora_kv_store *command;
+    const struct lora_step_state *state;
+    uint32_t first, end, items;
     struct stored_row rows[LORA_TILE_POSITIONS];
-    uint32_t page = (uint32_t)state->rows[first].slot / TILE;
-    for (uint32_t i = first; i < end; i++)
-        if (!find_row(kv, command, i, &rows[i - first])) return LORA_ERR_ADDRESS;
-    for (uint32_t head = 0; head < command->kv_heads; head++) {
-        uint8_t *k_block = block_at(kv, page, command->kv_layer, head, 0);
-        uint8_t *v_block = block_at(kv, page, command->kv_layer, head, 1);
-        if (!k_block || !v_block) return LORA_ERR_ADDRESS;
-        for (uint32_t i = first; i < end; i++)
-            store_head(kv, k_block, v_block, (uint32_t)state->rows[i].slot % TILE, &rows[i - first],
-                       head);
+    atomic_bool failed;
+};
+
+/* A head's block stays in the cache for all rows. */
+static void store_heads(void *context, uint32_t item, uint32_t thread) {
+    struct stored *stored = context;
+    const struct kv *kv = stored->kv;
+    const struct lora_row *rows = stored->state->rows;
+    const uint32_t heads = stored->command->kv_heads, layer = stored->command->kv_layer;
+    const uint32_t page = (uint32_t)rows[stored->first].slot / TILE;
+    (void)thread;
+    for (uint32_t head = heads * item / stored->items; head < heads * (item + 1) / stored->items;
+         head++) {
+        uint8_t *k_block = block_at(kv, page, layer, head, 0);
+        uint8_t *v_block = block_at(kv, page, layer, head, 1);
+        if (!k_block || !v_block) {
+            atomic_store(&stored->failed, true);
+            return;
+        }
+        for (uint32_t i = stored->first; i < stored->end; i++)
+            store_head(kv, k_block, v_block, (uint32_t)rows[i].slot % TILE,
+                       &stored->rows[i - stored->first], head);
     }
-    return LORA_OK;
+}
+
+static int store_rows(struct stored *stored) {
+    const struct kv *kv = stored->kv;
+    const struct lora_kv_store *command = stored->command;
+    for (uint32_t i = stored->first; i < stored->end; i++)
+        if (!find_row(kv, command, i, &stored->rows[i - stored->first])) return LORA_ERR_ADDRESS;
+    uint64_t lines = (uint64_t)command->kv_heads * command->head_dim;
+    bool alone = lines < LINES_ALONE;
+    stored->items = alone ? 1 : lora_pool_threads(kv->pool);
+    lora_pool_run(alone ? NULL : kv->pool, stored->items, store_heads, stored);
+    return atomic_load(&stored->failed) ? LORA_ERR_ADDRESS : LORA_OK;
 }
 
 /* Rows from `first` on whose slots are on its page; as many as a page has at most. 0: the first
@@ -144,7 +168,9 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
     for (uint32_t i = 0, count; i < state->row_count; i += count) {
         count = rows_on_page(list, state, i);
         if (count == 0) return LORA_ERR_ROW;
-        int status = store_rows(&kv, command, state, i, i + count);
+        struct stored stored = {
+            .kv = &kv, .command = command, .state = state, .first = i, .end = i + count};
+        int status = store_rows(&stored);
         if (status) return status;
     }
     return LORA_OK;
