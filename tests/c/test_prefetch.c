@@ -103,6 +103,51 @@ static void test_order(struct board *board, struct lora_pool *pool) {
     expect_next(board, pool, 0);
 }
 
+struct beside {
+    struct board *boards;
+    struct lora_pool *pool;
+};
+
+/* A board an item: whichever thread takes it knows the order after the first step. */
+static void run_beside(void *context, uint32_t item, uint32_t thread) {
+    const struct beside *beside = context;
+    struct board *board = &beside->boards[item];
+    for (uint32_t step = 0; step < 3; step++)
+        for (uint32_t i = 0; i < MATMULS; i++) {
+            struct lora_unit_call call = {.size = sizeof call,
+                                          .command = (const void *)&board->matmuls[i],
+                                          .list = &board->list,
+                                          .state = &board->state,
+                                          .banks = board->banks,
+                                          .bank_bytes = board->bytes};
+            CHECK(lora_kernels_native.matrix(NULL, &call) == LORA_OK);
+            const void *first = lora_prefetch_own_block(beside->pool, thread, 0);
+            const void *third = lora_prefetch_own_block(beside->pool, thread, K_BLOCKS);
+            uint32_t next = (i + 1) % MATMULS;
+            if (step == 0) continue;
+            CHECK(first == block(board, next, 0));
+            CHECK(third == block(board, next, 2 * K_BLOCKS)); /* tile 2: of the same banks */
+        }
+}
+
+static void test_beside(struct board *boards, struct lora_pool *pool) {
+    struct beside beside = {boards, pool};
+    uint8_t alone[THREADS][MATMULS * Y_BYTES];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        memset(boards[i].banks[LORA_BANK_ONCHIP] + X_BYTES, 0, sizeof alone[i]);
+        for (uint32_t m = 0; m < MATMULS; m++) run(&boards[i], NULL, m);
+        memcpy(alone[i], boards[i].banks[LORA_BANK_ONCHIP] + X_BYTES, sizeof alone[i]);
+    }
+    for (uint32_t step = 0; step < 500; step++) {
+        for (uint32_t i = 0; i < THREADS; i++)
+            memset(boards[i].banks[LORA_BANK_ONCHIP] + X_BYTES, 0, sizeof alone[i]);
+        lora_pool_run(pool, THREADS, run_beside, &beside);
+        for (uint32_t i = 0; i < THREADS; i++)
+            CHECK(memcmp(alone[i], boards[i].banks[LORA_BANK_ONCHIP] + X_BYTES, sizeof alone[i]) ==
+                  0);
+    }
+}
+
 static void test_results(struct board *board, struct lora_pool *pool) {
     uint8_t alone[MATMULS * Y_BYTES], *found = board->banks[LORA_BANK_ONCHIP] + X_BYTES;
     memset(found, 0, sizeof alone);
@@ -126,15 +171,17 @@ static void test_many(struct board *board, struct lora_pool *pool) {
 }
 
 int main(void) {
-    struct board board;
+    struct board boards[THREADS], *board = boards;
     struct lora_pool *pool = lora_pool_create(THREADS);
     CHECK(pool);
-    make(&board);
-    test_order(&board, pool);
-    test_results(&board, pool);
-    test_many(&board, pool);
+    for (uint32_t i = 0; i < THREADS; i++) make(&boards[i]);
+    test_order(board, pool);
+    test_results(board, pool);
+    test_beside(boards, pool);
+    test_many(board, pool);
     lora_pool_free(pool);
-    for (uint32_t bank = 0; bank <= LORA_BANK_ONCHIP; bank++) free(board.banks[bank]);
+    for (uint32_t i = 0; i < THREADS; i++)
+        for (uint32_t bank = 0; bank <= LORA_BANK_ONCHIP; bank++) free(boards[i].banks[bank]);
     puts("prefetch: ok");
     return 0;
 }

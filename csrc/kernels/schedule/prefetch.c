@@ -147,7 +147,7 @@ static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
     atomic_init(&prefetcher->round_and_batch, NOTHING);
     for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
         atomic_init(&prefetcher->progress[thread].round_and_chunk, 0);
-    for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
+    for (uint32_t thread = 0; thread < lora_pool_threads(pool); thread++)
         own_order_init(&prefetcher->own[thread]);
     lora_pool_set_idle(pool, fetch, prefetcher);
     return prefetcher;
@@ -171,4 +171,10 @@ const struct own_matmul *lora_prefetch_note_own(struct lora_pool *pool, uint32_t
                                                 const struct lora_job *job) {
     struct prefetcher *prefetcher = lora_pool_idle_context(pool);
     return prefetcher ? own_order_note(&prefetcher->own[thread], job) : NULL;
+}
+
+const uint16_t *lora_prefetch_own_block(const struct lora_pool *pool, uint32_t thread, uint32_t i) {
+    const struct prefetcher *prefetcher = lora_pool_idle_context(pool);
+    const struct own_matmul *next = prefetcher ? own_order_next(&prefetcher->own[thread]) : NULL;
+    return next && i < next->count ? next->blocks[i] : NULL;
 }

@@ -20,6 +20,8 @@ const struct own_matmul *lora_prefetch_note_own(struct lora_pool *pool, uint32_t
                                                 const struct lora_job *job);
 /* The i-th block that is fetched now for a thread; NULL: there is none. */
 const uint16_t *lora_prefetch_block(const struct lora_pool *pool, uint32_t thread, uint32_t i);
+/* The same of the matmul that a thread runs next by itself. */
+const uint16_t *lora_prefetch_own_block(const struct lora_pool *pool, uint32_t thread, uint32_t i);
 /* What tells a matmul, the first of `count` jobs, from others. */
 uint64_t prefetch_key(const struct lora_job *job, uint32_t count);
 

@@ -4,7 +4,7 @@
 #include "units/matrix.h"
 
 #define NO_MATMUL 0
-#define MOST_AHEAD 4 /* matmuls: about the second cache */
+#define MOST_AHEAD 4 /* matmuls: a megabyte at most, as a second cache has */
 
 void own_order_init(struct own_order *order) {
     order->last = NO_MATMUL;
@@ -36,7 +36,11 @@ const struct own_matmul *own_order_note(struct own_order *order, const struct lo
     if (order->last != NO_MATMUL) order->matmuls[order->last].following = at;
     order->last = at;
     order->matmuls[at].fetched = 0;
-    return &order->matmuls[order->matmuls[at].following];
+    return own_order_next(order);
+}
+
+const struct own_matmul *own_order_next(const struct own_order *order) {
+    return &order->matmuls[order->matmuls[order->last].following];
 }
 
 bool own_order_fetch(struct own_order *order) {

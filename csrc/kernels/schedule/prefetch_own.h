@@ -7,7 +7,7 @@
 #include "units/job.h"
 
 #define OWN_MATMULS 512     /* of a step; beyond, learning begins anew */
-#define OWN_FIRST_BLOCKS 96 /* of a matmul: 192 KiB of FP16 */
+#define OWN_FIRST_BLOCKS 32 /* of a matmul: 256 KiB of FP16 */
 
 struct own_matmul {
     uint64_t key;
@@ -26,6 +26,8 @@ void own_order_init(struct own_order *order);
 /* `job` is about to run. Returns the matmul that came after it last time, which may have no
  * blocks. */
 const struct own_matmul *own_order_note(struct own_order *order, const struct lora_job *job);
+/* The same, after the one that ran last. */
+const struct own_matmul *own_order_next(const struct own_order *order);
 /* One more chunk; false: all is fetched. */
 bool own_order_fetch(struct own_order *order);
 

@@ -368,9 +368,7 @@ static void cut(struct lora_job *job) {
     uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until the same bank comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
-    /* Other loops read one or two streams at once: for them memory is fastest in its own order. */
-    bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;
-    job->matrix.tiles_apart = ordered ? apart : 1;
+    job->matrix.tiles_apart = apart < tiles ? apart : 1;
     job->items = tiles < max ? tiles : max;
 }
 
