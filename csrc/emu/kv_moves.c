@@ -138,7 +138,8 @@ static int store_rows(struct stored *stored) {
     const struct lora_kv_store *command = stored->command;
     for (uint32_t i = stored->first; i < stored->end; i++)
         if (!find_row(kv, command, i, &stored->rows[i - stored->first])) return LORA_ERR_ADDRESS;
-    uint64_t lines = (uint64_t)command->kv_heads * command->head_dim;
+    uint64_t lines = (uint64_t)command->kv_heads * command->head_dim *
+                     (stored->end - stored->first);
     bool alone = lines < LINES_ALONE;
     stored->items = alone ? 1 : lora_pool_threads(kv->pool);
     lora_pool_run(alone ? NULL : kv->pool, stored->items, store_heads, stored);

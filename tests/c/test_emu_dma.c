@@ -95,7 +95,7 @@ static void place(struct fixture *f, uint32_t i, uint32_t v, uint32_t h, uint32_
                   uint16_t value) {
     uint8_t *onchip = f->board->memory.base[LORA_BANK_ONCHIP];
     uint8_t *row = onchip + 512 + i * STRIDE + v * 128;
-    if (d == HEAD_DIM) memcpy(onchip + 16384 + v * 64 + i * 6 + h * 2, &value, 2);
+    if (d == HEAD_DIM) memcpy(onchip + 16384 + v * 256 + i * 6 + h * 2, &value, 2);
     else if (halves()) memcpy(row + (h * HEAD_DIM + d) * 2, &value, 2);
     else row[h * HEAD_DIM + d] = (uint8_t)value;
 }
@@ -120,7 +120,7 @@ static void store_rows(struct fixture *f, const int32_t *slots, uint32_t rows, u
                                       .v_offset = 512 + 128,
                                       .stride = STRIDE,
                                       .k_scales = 16384,
-                                      .v_scales = 16384 + 64,
+                                      .v_scales = 16384 + 256,
                                       .scale_stride = 6};
         CHECK(unit(f, &store) == LORA_OK);
     }
@@ -179,6 +179,20 @@ static void check_moves(void) {
     set_table(&f, 1, 1, 6);
     CHECK(commit(&f, fork, 3, path, 5) == LORA_OK);
     CHECK(holds(&f, 6, 0, 100) && holds(&f, 6, 1, 101) && holds(&f, 3, 1, 104));
+    test_close(&f.cluster);
+}
+
+/* Rows of a whole page: so many that two threads share their heads. */
+static void check_shared_store(void) {
+    struct fixture f = open_fixture();
+    int32_t slots[LORA_TILE_POSITIONS];
+    f.board->cluster->pool = lora_pool_create(2); /* closed with the cluster */
+    CHECK(f.board->cluster->pool);
+    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) slots[i] = (int32_t)i;
+    for (uint32_t tag = 1; tag < 100; tag++) {
+        store_rows(&f, slots, LORA_TILE_POSITIONS, tag);
+        for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) CHECK(holds(&f, 0, i, tag + i));
+    }
     test_close(&f.cluster);
 }
 
@@ -265,6 +279,7 @@ static void check_rows(void) {
 int main(void) {
     for (kv_type = LORA_KV_FP16; kv_type <= LORA_KV_INT8_HEADS; kv_type++) {
         check_moves();
+        check_shared_store();
         check_hostile_moves();
     }
     check_hostile_types();
