@@ -293,8 +293,9 @@ def test_cost_is_boards_hosts_and_electricity(tmp_path: Path) -> None:
 def test_wrong_prices_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(text)
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError, match=message) as refused:
         prices(path)
+    assert not refused.value.usage  # exit code 1: a file's content
 
 
 def test_missing_prices_are_refused(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _checked(given: Any, path: Path) -> dict[str, Any]:
     if "boards" in fields:
         for name, one in _mapping(fields["boards"], path, "boards").items():
             if "dollars" not in _entry(one, path, f"boards.{name}", ("dollars",)):
-                raise RequestError(f"{path}: boards.{name} has no dollars; expected a number")
+                raise _wrong(f"{path}: boards.{name} has no dollars; expected a number")
     return fields
 
 
@@ -101,10 +101,10 @@ def _mapping(
     value: Any, path: Path, where: str, names: tuple[str, ...] | None = None
 ) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise RequestError(f"{path}: {where} is {value!r:.60}; expected a mapping")
+        raise _wrong(f"{path}: {where} is {value!r:.60}; expected a mapping")
     for name in value:
         if names is not None and name not in names:
-            raise RequestError(
+            raise _wrong(
                 f"{path}: field {name!r:.60} of {where} is not known; {did_you_mean(name, names)}"
             )
     return value
@@ -114,6 +114,11 @@ def _number(value: Any, path: Path, name: str, above: bool = False) -> None:
     fits = isinstance(value, int | float) and not isinstance(value, bool)
     if not fits or not 0 <= value <= LARGEST or (above and value == 0):
         least = "above 0" if above else "of at least 0"
-        raise RequestError(
+        raise _wrong(
             f"{path}: {name} is {value!r:.60}; expected a number {least}, {LARGEST:g} at most"
         )
+
+
+def _wrong(message: str) -> RequestError:
+    """The file's content is at fault, and not the option that names it."""
+    return RequestError(message, usage=False)
