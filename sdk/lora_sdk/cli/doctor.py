@@ -9,8 +9,14 @@ import click
 
 from lora_host.lab.doctor import MISSING, examine
 
+EXAMPLES = """\b
+Examples:
+  lora doctor
+  lora doctor --json
+"""
 
-@click.command("doctor")
+
+@click.command("doctor", epilog=EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def doctor(as_json: bool) -> None:
     """Check drivers, runtimes, rights, device nodes, shells and limits. For anything missing, print

@@ -34,7 +34,14 @@ KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
 )
 
 
-@click.command("inspect")
+EXAMPLES = """\b
+Examples:
+  lora inspect FILE.xclbin --overlay lora_f_u280
+  lora inspect model.gguf --json
+"""
+
+
+@click.command("inspect", epilog=EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--overlay", "name", help="compare with this overlay's manifest")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")

@@ -20,7 +20,14 @@ def overlay() -> None:
     """Generate files from an overlay's manifest."""
 
 
-@overlay.command("build")
+EXAMPLES = """\b
+Examples:
+  lora overlay build lora_f_u280 --out DIR
+  lora overlay build --check
+"""
+
+
+@overlay.command("build", epilog=EXAMPLES)
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="folder; default: the overlay's own")
 @click.option("--check", is_flag=True, help="write nothing; exit code 1 if a file is not current")

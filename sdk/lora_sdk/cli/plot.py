@@ -8,8 +8,14 @@ import click
 
 from lora_sdk.cli.output_file import OUTPUT
 
+EXAMPLES = """\b
+Examples:
+  lora plot breakdown -o time.svg
+  lora plot scaling --design own-v80 --model llama2-7b --boards 8 -o scaling.png
+"""
 
-@click.command("plot")
+
+@click.command("plot", epilog=EXAMPLES)
 @click.argument("kind", type=click.Choice(["breakdown", "scaling", "roofline", "speculation"]))
 @click.option("-o", "--output", type=OUTPUT, metavar="FILE", required=True,
               help="file to write: .png or .svg")  # fmt: skip

@@ -6,8 +6,14 @@ import click
 
 from lora_sdk.cli.boards_flags import device_flags, overlay_for
 
+EXAMPLES = """\b
+Examples:
+  lora program --device xrt:0 --overlay lora_q_u280
+  lora program --device emu:u280
+"""
 
-@click.command("program")
+
+@click.command("program", epilog=EXAMPLES)
 @device_flags
 def program(devices: tuple[str, ...], overlay: str | None) -> None:
     """Load an overlay on boards and check that it runs there: ABI, board kind, firmware CRC."""

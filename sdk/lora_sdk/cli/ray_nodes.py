@@ -36,7 +36,14 @@ def ray_group() -> None:
     """Start, show and stop nodes of a Ray cluster, on which lora serve --ray runs replicas."""
 
 
-@ray_group.command("start")
+START = """\b
+Examples:
+  lora ray start
+  lora ray start --emulated u280=4
+"""
+
+
+@ray_group.command("start", epilog=START)
 @click.option("--emulated", multiple=True, metavar="KIND=N",
               help="emulated boards, such as u280=4; repeatable [those found here]")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
@@ -90,7 +97,13 @@ def start(
     click.echo(f"token for other nodes and programs: {record.token}")
 
 
-@ray_group.command("stop")
+STOP = """\b
+Examples:
+  lora ray stop
+"""
+
+
+@ray_group.command("stop", epilog=STOP)
 def stop() -> None:
     """Stop the nodes that lora ray start has started here, and all that runs on them."""
     from lora_sdk.replicas.node import clear_stale, own_nodes, stop_node
@@ -104,7 +117,13 @@ def stop() -> None:
         click.echo("no Ray node of lora ray start runs here")
 
 
-@ray_group.command("status")
+STATUS = """\b
+Examples:
+  lora ray status
+"""
+
+
+@ray_group.command("status", epilog=STATUS)
 @click.option("--ray-address", metavar="HOST:PORT", help="[RAY_ADDRESS; that of lora ray start]")
 @click.option("--ray-token-file", type=click.Path(path_type=Path), metavar="FILE",
               help="the cluster's token [as RAY_AUTH_MODE says]")  # fmt: skip

@@ -8,8 +8,13 @@ import click
 
 from lora_sdk.cli.boards_flags import device_flags, overlay_for
 
+EXAMPLES = """\b
+Examples:
+  lora reset --device xrt:0 --device xrt:1
+"""
 
-@click.command("reset")
+
+@click.command("reset", epilog=EXAMPLES)
 @device_flags
 def reset(devices: tuple[str, ...], overlay: str | None) -> None:
     """Reset boards, wait until each is back, load the overlay, and run a command on each to check

@@ -33,7 +33,14 @@ spec.add_command(tune)
 spec.add_command(collect)
 
 
-@spec.command("show")
+SHOW = """\b
+Examples:
+  lora spec show
+  lora spec show DIR --json
+"""
+
+
+@spec.command("show", epilog=SHOW)
 @click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("-m", "--model", "model", type=click.Path(path_type=Path), metavar="MODEL",
               help="the same as MODEL")  # fmt: skip
@@ -57,7 +64,13 @@ def show(where: Path | None, model: Path | None, as_json: bool) -> None:
         click.echo(reports(tables))
 
 
-@spec.command("design")
+DESIGN = """\b
+Examples:
+  lora spec design own-u280 llama2-7b --context 1024
+"""
+
+
+@spec.command("design", epilog=DESIGN)
 @click.argument("design")
 @click.argument("model")
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")

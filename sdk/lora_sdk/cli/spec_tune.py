@@ -46,7 +46,13 @@ def _measure_options(function: Any) -> Any:
     return function
 
 
-@click.command("collect")
+COLLECT = """\b
+Examples:
+  lora spec collect MODEL DRAFT --text FILE -o acceptance.json
+"""
+
+
+@click.command("collect", epilog=COLLECT)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("draft")
 @_measure_options
@@ -74,7 +80,14 @@ def collect(
     click.echo(f"wrote {output}: {rounds[0]} positions to search on, {rounds[1]} held out")
 
 
-@click.command("tune")
+TUNE = """\b
+Examples:
+  lora spec tune MODEL DRAFT --acceptance acceptance.json --boards 1 --boards 4
+  lora spec tune MODEL DRAFT --text FILE --objective wall
+"""
+
+
+@click.command("tune", epilog=TUNE)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("draft")
 @_measure_options
