@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import AdapterError
-from lora_sdk.adapters.config import parse
+from lora_sdk.adapters.config import load_peft_config, parse
 from lora_sdk.adapters.weights import AdapterWeights, load_adapter_weights
 from lora_sdk.model.config import load_config
 from tests.adapter_folders import Folder, dense_factors, read_factors, write_adapter
@@ -201,3 +201,13 @@ def test_a_broken_folder_gets_one_line(tmp_path: Path, load: Load) -> None:
     (path / "adapter_config.json").write_text(json.dumps({**values, "use_dora": True}))
     with pytest.raises(AdapterError, match="use_dora"):
         load_adapter_weights(path, config)
+
+
+@pytest.mark.parametrize(("rank", "shown"), [(0, "0"), ("8", "'8'")])
+def test_a_refused_field_names_its_file_and_shows_its_type(
+    rank: object, shown: str, tmp_path: Path
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": rank}))
+    with pytest.raises(AdapterError) as refused:
+        load_peft_config(tmp_path)
+    assert f"{tmp_path}/adapter_config.json: r is {shown}, expected" in str(refused.value)

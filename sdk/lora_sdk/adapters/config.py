@@ -144,7 +144,10 @@ def load_peft_config(folder: Path) -> PeftConfig:
         raise AdapterError(f"{path}: no JSON: {error}") from None
     if not isinstance(values, dict):
         raise AdapterError(f"{path}: a {type(values).__name__}, expected an object")
-    return parse(values)
+    try:
+        return parse(values)
+    except AdapterError as error:
+        raise AdapterError(f"{folder}/{error}") from None
 
 
 def parse(values: Mapping[str, Any]) -> PeftConfig:
@@ -197,7 +200,8 @@ def _check_initialization(value: Any) -> None:
 
 
 def _refused(name: str, found: Any, expected: str) -> AdapterError:
-    return AdapterError(f"{FILE}: {name} is {str(found)[:80]!r}, expected {expected}")
+    shown = repr(found[:80]) if isinstance(found, str) else repr(found)[:80]
+    return AdapterError(f"{FILE}: {name} is {shown}, expected {expected}")
 
 
 def _whole(value: Any, name: str) -> int:
