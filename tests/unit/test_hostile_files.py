@@ -224,7 +224,7 @@ def test_an_adapter_whose_scale_is_beyond_fp32(tmp_path: Path) -> None:
 
 
 def test_an_adapter_with_an_endless_number() -> None:
-    with pytest.raises(AdapterError, match=r"lora_alpha is '1000.*', expected a finite number"):
+    with pytest.raises(AdapterError, match=r"lora_alpha is 1000.*, expected a finite number"):
         parse({"peft_type": "LORA", "r": 8, "lora_alpha": 10**400, "target_modules": ["q_proj"]})
 
 

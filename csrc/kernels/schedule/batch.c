@@ -4,6 +4,7 @@
 #include "lora/native.h"
 #include "lora/pool.h"
 #include "prefetch.h"
+#include "prefetch_own.h"
 #include "units/job.h"
 
 #define MAX_CALLS 64
@@ -114,7 +115,10 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
 static void look_ahead(struct lora_job *job) {
     uint32_t thread;
     struct lora_pool *pool = lora_pool_running(&thread);
-    if (pool) job->matrix.after = lora_prefetch_note_own(pool, thread, job);
+    const struct own_matmul *next = pool ? lora_prefetch_note_own(pool, thread, job) : NULL;
+    if (!next) return;
+    job->matrix.after = next->blocks;
+    job->matrix.after_count = next->count;
 }
 
 /* A call on its own, on the caller's thread. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lora/pool.h"
+#include "prefetch_chunk.h"
 #include "prefetch_own.h"
 #include "units/matrix.h"
 
@@ -85,15 +86,6 @@ const uint16_t *lora_prefetch_block(const struct lora_pool *pool, uint32_t threa
 
 static bool is_matmul(const struct lora_job *job) {
     return job->items && job->call->command->opcode == LORA_CMD_MATRIX;
-}
-
-uint64_t prefetch_key(const struct lora_job *job, uint32_t count) {
-    const struct lora_matrix *c = job->matrix.command;
-    const uint64_t prime = 0x9e3779b97f4a7c15;
-    uint64_t key = (uint64_t)(uintptr_t)job->call->banks + count;
-    key = (key ^ c->weight_line) * prime;
-    key = (key ^ ((uint64_t)c->first << 16 | c->bank_first)) * prime;
-    return (key ^ ((uint64_t)c->k << 32 | c->n)) | 1;
 }
 
 static void learn_thread(struct batch_blocks *batch, const struct lora_job *jobs, uint32_t count,

@@ -1,6 +1,6 @@
 #include "prefetch_own.h"
 
-#include "prefetch.h"
+#include "prefetch_chunk.h"
 #include "units/matrix.h"
 
 #define NO_MATMUL 0

@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#include "lora/pool.h"
+
+#define ALONE_VALUES 8192 /* fewer are copied sooner than shared */
+
 void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
     struct job_workspace *workspace = job->workspace;
     if (bytes <= sizeof(workspace->bytes) - workspace->used) {
@@ -12,4 +16,9 @@ void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
     }
     job->memory = malloc(bytes);
     return job->memory;
+}
+
+void lora_job_share(struct lora_job *job, uint64_t values, uint32_t count,
+                    void (*task)(void *job, uint32_t item, uint32_t thread)) {
+    lora_pool_run(values < ALONE_VALUES ? NULL : job->pool, count, task, job);
 }

@@ -26,10 +26,11 @@ struct matrix_job {
     uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
     struct rows h;        /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
-    const struct own_matmul *after;    /* what this thread multiplies next; NULL: not known */
-    const float *scales;               /* [n] of INT8 activations */
-    bool scaled_rows;                  /* a struct lora_row_scale lies behind each row of x */
-    void *quantized;                   /* matrix_quantized.c */
+    const uint16_t *const *after; /* blocks that its only thread reads first in the next matmul */
+    uint32_t after_count;         /* 0: not known */
+    const float *scales;          /* [n] of INT8 activations */
+    bool scaled_rows;             /* a struct lora_row_scale lies behind each row of x */
+    void *quantized;              /* matrix_quantized.c */
 };
 
 struct adapter_job {
@@ -90,6 +91,10 @@ struct lora_job {
 
 /* Memory until the job is closed; NULL where there is none. Once a job. */
 void *lora_job_memory(struct lora_job *job, uint64_t bytes);
+/* While a job is begun: calls task(job, item, thread) for each of `count` items that take so many
+ * values together, on all threads where that pays. */
+void lora_job_share(struct lora_job *job, uint64_t values, uint32_t count,
+                    void (*task)(void *job, uint32_t item, uint32_t thread));
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);

@@ -2,19 +2,16 @@
  * items touch the same columns of y. docs/numbers.md, 3.3. */
 #include <stdbool.h>
 
-#include "lora/pool.h"
 #include "isa/half.h"
 #include "job.h"
 #include "matrix.h"
 #include "isa/segments.h"
-#include "schedule/prefetch_own.h"
 
 #define ROUNDS 4                  /* of items, one a thread in each */
 #define SHORT_NS 65536            /* by the measure of the next two: a megabyte of weights */
 #define LONG_PERCENT 88           /* of an integer matmul: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16    /* one thread reads about so many */
 #define MULTIPLICATIONS_PER_NS 40 /* of many rows */
-#define ALONE_VALUES 8192         /* of x: fewer are copied sooner than shared */
 #define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
 #define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
 
@@ -223,11 +220,10 @@ static const struct lora_job *job_after(const struct lora_job *job, uint32_t *it
 
 /* Of the matmul that this thread runs next by itself, as many blocks as this one's tiles have. */
 static bool take_first_blocks(const struct lora_job *job, const uint16_t **blocks) {
-    const struct own_matmul *after = job->matrix.after;
-    if (!after || !after->count) return false;
-    uint32_t count = matrix_k_blocks(job->matrix.command);
-    for (uint32_t i = 0; i < count; i++)
-        blocks[i] = after->blocks[i < after->count ? i : after->count - 1];
+    const struct matrix_job *m = &job->matrix;
+    if (m->after_count == 0) return false;
+    for (uint32_t i = 0; i < matrix_k_blocks(m->command); i++)
+        blocks[i] = m->after[i < m->after_count ? i : m->after_count - 1];
     return true;
 }
 
@@ -317,12 +313,6 @@ static int find_operands(struct lora_job *job) {
     return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
-void lora_matrix_share(struct lora_job *job, uint32_t count,
-                       void (*task)(void *job, uint32_t item, uint32_t thread)) {
-    uint64_t values = (uint64_t)job->rows * job->matrix.command->k;
-    lora_pool_run(values < ALONE_VALUES ? NULL : job->pool, count, task, job);
-}
-
 static void fill_panel(void *context, uint32_t panel, uint32_t thread) {
     const struct lora_job *job = context;
     const struct matrix_job *m = &job->matrix;
@@ -350,7 +340,7 @@ static int allocate(struct lora_job *job) {
     if (floats == 0) return LORA_OK;
     m->x = (float *)(void *)(memory + bytes + quantized);
     if (job->rows == 1) job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
-    else lora_matrix_share(job, panel_count(job->rows), fill_panel);
+    else lora_job_share(job, (uint64_t)job->rows * k, panel_count(job->rows), fill_panel);
     return LORA_OK;
 }
 
@@ -375,7 +365,7 @@ static void cut(struct lora_job *job) {
 int lora_matrix_begin(struct lora_job *job) {
     const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
     job->matrix.command = c;
-    job->matrix.after = NULL;
+    job->matrix.after_count = 0;
     if (c->k == 0 || c->k > MAX_COLUMNS || c->n > MAX_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;

@@ -17,11 +17,6 @@ static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
 uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
                                   const uint16_t **blocks, uint32_t max);
 
-/* matrix.c: calls task(job, row or so, thread) for each of `count`, on all threads where that
- * pays. */
-void lora_matrix_share(struct lora_job *job, uint32_t count,
-                       void (*task)(void *job, uint32_t item, uint32_t thread));
-
 /* matrix_quantized.c */
 /* Fills type, group and block_bytes: an enum lora_status. */
 int lora_quantized_type(struct matrix_job *m);

@@ -120,7 +120,8 @@ static void fill_row(void *context, uint32_t row, uint32_t thread) {
 
 void lora_quantized_fill(struct lora_job *job, void *memory) {
     job->matrix.quantized = memory;
-    if (matrix_is_integer(&job->matrix)) lora_matrix_share(job, job->rows, fill_row);
+    if (!matrix_is_integer(&job->matrix)) return;
+    lora_job_share(job, (uint64_t)job->rows * job->matrix.command->k, job->rows, fill_row);
 }
 
 static void scale_sums(const struct lora_job *job, uint32_t first, float *sums) {
