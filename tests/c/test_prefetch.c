@@ -54,13 +54,17 @@ static void make(struct board *board) {
                                                  .y_type = LORA_FP16};
 }
 
+static struct lora_unit_call call_of(const struct board *board, uint32_t matmul) {
+    return (struct lora_unit_call){.size = sizeof(struct lora_unit_call),
+                                   .command = (const void *)&board->matmuls[matmul],
+                                   .list = &board->list,
+                                   .state = &board->state,
+                                   .banks = board->banks,
+                                   .bank_bytes = board->bytes};
+}
+
 static void run(struct board *board, struct lora_pool *pool, uint32_t matmul) {
-    struct lora_unit_call call = {.size = sizeof call,
-                                  .command = (const void *)&board->matmuls[matmul],
-                                  .list = &board->list,
-                                  .state = &board->state,
-                                  .banks = board->banks,
-                                  .bank_bytes = board->bytes};
+    struct lora_unit_call call = call_of(board, matmul);
     int status = -1;
     lora_kernels_native.batch(NULL, pool, &call, &status, 1);
     CHECK(status == LORA_OK);
@@ -114,12 +118,7 @@ static void run_beside(void *context, uint32_t item, uint32_t thread) {
     struct board *board = &beside->boards[item];
     for (uint32_t step = 0; step < 3; step++)
         for (uint32_t i = 0; i < MATMULS; i++) {
-            struct lora_unit_call call = {.size = sizeof call,
-                                          .command = (const void *)&board->matmuls[i],
-                                          .list = &board->list,
-                                          .state = &board->state,
-                                          .banks = board->banks,
-                                          .bank_bytes = board->bytes};
+            struct lora_unit_call call = call_of(board, i);
             CHECK(lora_kernels_native.matrix(NULL, &call) == LORA_OK);
             const void *first = lora_prefetch_own_block(beside->pool, thread, 0);
             const void *third = lora_prefetch_own_block(beside->pool, thread, K_BLOCKS);
