@@ -43,17 +43,15 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return dot_signed(sum, w, 
 VNNI_512 __m256i attention_start(int32_t sum) {
     return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum));
 }
-VNNI_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
-    int32_t four;
-    memcpy(&four, q, sizeof(four));
-    k = _mm256_xor_si256(k, _mm256_set1_epi8(-128));
-    __m256i x = _mm256_set1_epi32(four);
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(k), "v"(x));
-    return sum;
-}
+/* No intrinsic, as in dot_signed. */
 VNNI_512 __m256i dot_bytes(__m256i sum, __m256i e, __m256i v) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(e), "v"(v));
     return sum;
+}
+VNNI_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
+    int32_t four;
+    memcpy(&four, q, sizeof(four));
+    return dot_bytes(sum, _mm256_xor_si256(k, _mm256_set1_epi8(-128)), _mm256_set1_epi32(four));
 }
 
 #include "integer_attention.h"

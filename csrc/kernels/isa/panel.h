@@ -49,7 +49,7 @@ static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
     return (uint64_t)panel_count(rows) * columns * PANEL_ROWS;
 }
 
-/* FP16 rows of `columns` values become panels of FP32; or only those of one panel. */
+/* FP16 rows of `columns` values become panels of FP32: the rows of one panel, or all. */
 void lora_panel_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
                      uint32_t columns, uint32_t panel, float *panels);
 void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,

@@ -13,7 +13,8 @@ struct lora_pool;
  * that came after these last time. */
 void lora_prefetch_note(struct lora_pool *pool, const struct lora_job *jobs, uint32_t count);
 /* A matmul is about to run within an item that this thread has of the pool. Returns the one that
- * came after it last time on this thread; NULL: not known. */
+ * came after it last time on this thread, without blocks where that is not known. NULL: the pool
+ * has had no batch yet. */
 const struct own_matmul *lora_prefetch_note_own(struct lora_pool *pool, uint32_t thread,
                                                 const struct lora_job *job);
 /* The i-th block that is fetched now for a thread; NULL: there is none. */
