@@ -14,21 +14,25 @@ LORA = "from lora_sdk.cli.main import main; main()"
 
 
 def command(
-    code: str, *arguments: object, cwd: Path | None = None, input: bytes | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    """A Python program with arguments, as by subprocess.run, in at most a minute."""
+    code: str, *arguments: object, cwd: Path | None = None, input: bytes | None = None,
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
+    """A Python program with arguments, as by subprocess.run, in at most `timeout` seconds."""
     words = [a if isinstance(a, bytes) else str(a) for a in arguments]
     if code in (RUN, LORA):
-        return forked(code, words, environment(), cwd, input)
+        return forked(code, words, environment(), cwd, input, timeout)
     return subprocess.run(
         [sys.executable, "-c", code, *words],
-        capture_output=True, env=environment(), cwd=cwd, input=input, timeout=60,
+        capture_output=True, env=environment(), cwd=cwd, input=input,
+        timeout=timeout,
     )  # fmt: skip
 
 
-def lora_run(*arguments: object, input: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def lora_run(
+    *arguments: object, input: bytes | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[bytes]:
     """`lora-run` with arguments."""
-    return command(RUN, *arguments, input=input)
+    return command(RUN, *arguments, input=input, timeout=timeout)
 
 
 def one_line_error(done: subprocess.CompletedProcess[bytes], *parts: str) -> str:

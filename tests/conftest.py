@@ -7,9 +7,11 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from lora_sdk.bench.machine import free_memory
 from tests import kernel_option, prefill_option, slow_cases, thinning
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport
@@ -69,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-tools",
         action="store_true",
-        help="missing programs (curl, chromium) fail instead of skipping",
+        help="missing programs (curl, chromium), memory and disk fail instead of skipping",
     )
 
 
@@ -174,6 +176,31 @@ def program(pytestconfig: pytest.Config) -> Callable[[str], str]:
         pytest.skip(f"{name} is not installed")
 
     return find
+
+
+@pytest.fixture
+def large_folder(
+    pytestconfig: pytest.Config, tmp_path: Path
+) -> Iterator[Callable[[int, int], Path]]:
+    """A folder that is deleted after the test, by the bytes of memory and disk that the test needs;
+    without them a visible skip, or a failure with --require-tools."""
+    folder = tmp_path / "large"
+
+    def make(memory: int, disk: int) -> Path:
+        found = {"memory": free_memory(), "disk": shutil.disk_usage(tmp_path).free}
+        for name, wanted in (("memory", memory), ("disk", disk)):
+            if found[name] < wanted:
+                lacks = (
+                    f"needs {wanted / 1e9:.0f} GB of {name}, {found[name] / 1e9:.1f} GB are free"
+                )
+                if pytestconfig.getoption("--require-tools"):
+                    pytest.fail(f"--require-tools, but {lacks}")
+                pytest.skip(lacks)
+        folder.mkdir()
+        return folder
+
+    yield make
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
