@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,8 +114,8 @@ def inject(engine: Engine, board: int, *fault: int, until_reset: bool = True) ->
 class Disturbed:
     """Runs requests and calls `at[i]` before step i of the engine's, counted from 0."""
 
-    def __init__(self, engine: Engine, at: dict[int, Callable[[], None]]) -> None:
-        self._engine, self._at, self._step = engine, at, 0
+    def __init__(self, engine: Engine, at: Mapping[int, Callable[[], object]]) -> None:
+        self._engine, self._at, self._step = engine, dict(at), 0
         self._adapted = engine._stepper._adapted
 
     def __enter__(self) -> Disturbed:

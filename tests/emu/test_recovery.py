@@ -206,36 +206,6 @@ def test_faults_during_a_recovery_leave_no_board_out(
         assert causes[0][3] in caplog.text
 
 
-def test_a_board_that_lost_all_before_another_failure_has_changed_nothing(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The attempt that loads it ends before it compares adapters; the next one finds them gone,
-    which says nothing of the texts from before."""
-    params = SamplingParams(max_tokens=8, ignore_eos=True, adapter="b")
-    with opened(folders, 2) as engine:
-        want = engine.generate([[7, 8, 9]], params)[0].token_ids
-        runner, cluster = engine._loaded.runner, engine.cluster
-        restore = runner.restore
-
-        def lose_all(repaired: Counter[int]) -> None:
-            monkeypatch.setattr(runner, "restore", restore)
-            held = [one for found in engine._adapters.ranges().values() for one in found]
-            for one in [*runner.weights.parts, *held]:
-                if one.board == 1 and one.bytes:
-                    (byte,) = cluster.read(1, one.bank, one.offset, 1)
-                    cluster.write(1, one.bank, one.offset, bytes([byte ^ 1]))
-            restore(repaired)
-            inject(engine, 0, abi.FAULT_DONE_LOST)
-
-        monkeypatch.setattr(runner, "restore", lose_all)
-        with Disturbed(engine, {0: lambda: inject(engine, 1, abi.FAULT_DONE_LOST)}):
-            assert engine.generate([[7, 8, 9]], params)[0].token_ids == want
-        (record,) = engine.recoveries
-        assert record.cause.count("hangs") == 2 and "has changed" not in record.cause
-        assert record.weight_bytes == engine.plan.boards[1].placed_bytes
-        assert engine._recovery.lost_all
-
-
 def test_a_cable_that_stays_down_leaves_all_boards_in(folders: Folders) -> None:
     want = undisturbed(folders, 1)
     with opened(folders, 4) as engine:

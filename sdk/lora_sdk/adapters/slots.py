@@ -232,19 +232,18 @@ class AdapterSlots:
         held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
         return {held[slot]: list(found) for slot, found in self._ranges.items() if slot in held}
 
-    def damaged(self) -> list[tuple[int, str]]:
-        """Boards that do not hold what was written, each with the place in words. LoraError."""
-        return [
-            (
-                one.board,
-                f"board {one.board} bank {self._plan.board.bank_name(one.bank)}: adapter {name!r} "
-                "has changed",
-            )
-            for name, found in self.ranges().items()
-            for one in found
-            if one.bytes
-            and self._cluster.checksum(one.board, one.bank, one.offset, one.bytes) != one.crc
-        ]
+    def damaged(self) -> Iterator[tuple[int, str]]:
+        """Boards that do not hold what was written, each with the place in words, as they are
+        found. LoraError."""
+        for name, found in self.ranges().items():
+            for one in filter(self._differs, found):
+                bank = self._plan.board.bank_name(one.bank)
+                yield one.board, f"board {one.board} bank {bank}: adapter {name!r} has changed"
+
+    def _differs(self, one: Range) -> bool:
+        if not one.bytes:
+            return False
+        return self._cluster.checksum(one.board, one.bank, one.offset, one.bytes) != one.crc
 
     def rewrite(self) -> None:
         """Write every slot again."""

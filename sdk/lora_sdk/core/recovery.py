@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,12 +95,14 @@ class Recovery:
         self.count = 0
         self.on_boards: Callable[[], None] = lambda: None
         """Called when boards hold weights and lists again, before rows run."""
-        self.damaged_adapters: Callable[[], list[tuple[int, str]]] = list
-        """Says what of the adapters has changed: boards, and the places in words."""
-        self._changed: list[str] = []  # places of them, found in the recovery that runs
-        self._loaded = 0  # bytes of weights, in all its attempts
+        self.damaged_adapters: Callable[[], Iterable[tuple[int, str]]] = tuple
+        """Says what of the adapters has changed, as it is found: boards, and the places in
+        words."""
+        # What the attempts of a recovery have found:
+        self._changed: list[str] = []  # places of adapters
+        self._loaded = 0  # bytes of weights
         self._partly = False  # on a board that had not lost all of them
-        self._emptied: set[int] = set()  # boards that had lost all of them
+        self._emptied: set[int] = set()  # boards that had; so until a recovery is complete
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -109,9 +111,9 @@ class Recovery:
         self._progress = -1  # the stepper's at the last recovery
         self._failures: Counter[Lost | None] = Counter()
         self.doubt = ""
-        """What the last recovery says that loaded weights again: they may have been damaged before
-        the failure. `lost_all`: each board has lost all of them, in a reset or with its daemon, or
-        none; this is no sign of that."""
+        """What a recovery says that loaded weights or adapters again: they may have been damaged
+        before the failure. "" once it is taken. `lost_all`: each board has lost all of them, in a
+        reset or with its daemon, or none; this is no sign of that."""
         self.lost_all = False
         self._incomplete = False  # a recovery began and did not end
         self.ended: LoraError | None = None  # what every later failure ends with
@@ -134,22 +136,18 @@ class Recovery:
         if self._stepper.progress != self._progress:
             self._failures.clear()
         left_out: list[str] = []
-        self._changed, self._loaded, self._partly = [], 0, False
-        self._emptied = set()
-        rows = self._until_restored(error, left_out, causes)
-        self._incomplete = False
+        try:
+            rows = self._until_restored(error, left_out, causes)
+        finally:  # interrupted or not, requests may have run with what was found
+            causes += dict.fromkeys(self._changed)
+            cause, loaded = "; then ".join(causes), self._loaded
+            self._raise_doubt(cause)
+            self._changed, self._loaded, self._partly = [], 0, False
+        self._emptied, self._incomplete = set(), False
         self._progress = self._stepper.progress
-        causes += dict.fromkeys(self._changed)
-        loaded = self._loaded
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
         size = self._opened.plan.size
-        cause = "; then ".join(causes)
-        if loaded:
-            self.doubt = f"{cause}; weights were loaded again"
-            self.lost_all = not (self._changed or self._partly)
-        elif self._changed:  # requests may have run with them before the failure
-            self.doubt, self.lost_all = f"{cause}; adapters were loaded again", False
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
 
@@ -162,12 +160,28 @@ class Recovery:
         if self._opened.cluster.closed:
             return None
         try:
-            return error if self.damaged_adapters() else None
+            self._compare_adapters()
+            return error if self._changed else None
         except LoraError as again:
             if not may_be_recovered(again):
                 raise
             self._stepper.saw(again)
             return again
+
+    def _compare_adapters(self) -> None:
+        """Find what has changed, but for boards that have lost all. What is found before a sum
+        fails is kept: the next attempt may meet a board that has lost all since."""
+        for board, place in self.damaged_adapters():
+            if board not in self._emptied:
+                self._changed.append(place)
+
+    def _raise_doubt(self, cause: str) -> None:
+        """Requests may have run with what differed before the failure."""
+        lost_all = not (self._changed or self._partly)
+        if not (self._loaded or self._changed) or (lost_all and self.doubt):
+            return  # an earlier doubt that nobody has taken says no less
+        what = "weights" if self._loaded else "adapters"
+        self.doubt, self.lost_all = f"{cause}; {what} were loaded again", lost_all
 
     def note(self, record: Recovered) -> None:
         """Log a recovery and keep its record."""
@@ -213,8 +227,7 @@ class Recovery:
             self._note_loaded(repaired)
         self._stepper.restored = self._stepper.progress
         if not left_out and not closed:
-            found = self.damaged_adapters()
-            self._changed += [place for board, place in found if board not in self._emptied]
+            self._compare_adapters()
         self.on_boards()
         if self._stepper.observer is not None:
             self._stepper.observer.restored()
@@ -226,8 +239,9 @@ class Recovery:
         placed = {board.board: board.placed_bytes for board in self._opened.plan.boards}
         emptied = {board for board, count in repaired.items() if count == placed.get(board)}
         self._loaded += repaired.total()
-        self._partly |= emptied != set(repaired)
         self._emptied |= emptied
+        # A loading that failed half way leaves a part for this one: that is no damage.
+        self._partly |= not set(repaired) <= self._emptied
 
     def compute_again(self) -> int:
         """Run the rows of all open sequences again, on boards without tables. Returns their
