@@ -3,17 +3,25 @@ UltraScale+.
 
 `python -m tools.rtl_cells [NAME ...]` (without names: all that are not `long`) prints a
 JSON object a line: name, lut, ff, dsp, ramb36, ramb18, uram, lutram (LUTs that are memory).
-`--check TOP ...` elaborates units and fails where one has a latch, a loop or a signal with no or
-two drivers. `--changed [NAME ...]` prints the modules and units, in JSON, that have another source
-or budget than when they were counted, by overlays/rtl/counted.yaml. `--record [NAME ...]` counts
-those again, holds them to the budget and writes that file. Needs the extra `rtl` (pyosys).
+`--check` elaborates modules and fails where one has a latch, a loop or a signal with no or
+two drivers. `--changed` prints the modules and units, in JSON, that have another source
+or budget than when they were counted, by overlays/rtl/counted.yaml. `--record` counts
+those again, holds them to the budget and writes that file.
+Exit: 0 all right, 1 an unknown name or a wrong design, 2 wrong use. Needs the extra `rtl` (pyosys).
 
 A module is counted flat, several in one synthesis; so is a unit that is `flat`. Another unit is
 counted by parts: each different module in it is synthesized once and taken as often as it is
-there, which is more. Of a module with `apart` these modules are left out: the rest joins them."""
+there, which is more. Of a module with `apart` these modules are left out: the rest joins them.
+
+    python -m tools.rtl_cells float_add vfu
+    python -m tools.rtl_cells --check port_arbiter
+    python -m tools.rtl_cells --changed
+    python -m tools.rtl_cells --record port_arbiter
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -321,23 +329,38 @@ HEAD = """# Sums of source and budget of modules and units that kept it when the
 """
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m tools.rtl_cells", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    made.add_argument("names", nargs="*", metavar="NAME", help="modules and units of the budget")
+    action = made.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="elaborate modules of the source")
+    action.add_argument("--changed", action="store_true", help="print those to be counted again")
+    action.add_argument("--record", action="store_true", help="count these and write that down")
+    return made
+
+
 def main() -> None:
-    arguments = sys.argv[1:]
-    action = arguments.pop(0) if arguments[:1] and arguments[0].startswith("--") else ""
-    if action == "--check":
-        for top in arguments:
+    options = parser().parse_args()
+    names: list[str] = options.names
+    if options.check and not names:
+        parser().error("--check needs a NAME")
+    rows = budget_rows()
+    known = {path.stem for path in sources()} if options.check else rows
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"{unknown[0]}: not in {RTL if options.check else BUDGET}")
+    if options.check:
+        for top in names:
             check(top)
         return
-    rows = budget_rows()
-    if unknown := [name for name in arguments if name not in rows]:
-        sys.exit(f"{unknown[0]}: not in {BUDGET}")
-    names = arguments or [name for name, one in rows.items() if "long" not in one]
-    if action == "--changed":
+    names = names or [name for name, one in rows.items() if "long" not in one]
+    if options.changed:
         print(json.dumps(changed(names)))
-    elif action == "--record":
+    elif options.record:
         record(names)
-    elif action:
-        sys.exit(f"{action}: not an option")
     else:
         for one in counted(names):
             print(json.dumps(one), flush=True)
