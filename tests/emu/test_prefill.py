@@ -1,28 +1,22 @@
-"""Prompts computed by a worker of other boards: the same texts and bytes as without it, and nothing
-left behind by cancellation, a failing worker or a failing board."""
+"""Prompts computed by a worker of other boards: the same texts and bytes as without it."""
 
 from __future__ import annotations
 
-import gc
 import json
-import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
-from lora_host import abi
-from lora_host.errors import ModelError, RequestError
+from lora_host.errors import RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.adapters.weights import content_digest
 from lora_sdk.core.key_columns import board_columns
@@ -38,14 +32,12 @@ from tests.commands import lora_run
 from tests.draft_folders import write_head
 from tests.handover_times import slowed
 from tests.oracle.integer import AdaptedQuantized
+from tests.prefill_rig import LONG, TOKENS, held, opened, wanted
 from tests.quantized import oracle_of
-from tests.recovery_rig import inject
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
 
-TOKENS = [(i * i * 7 + 3 * i) % 280 for i in range(900)]
 PROMPTS = [TOKENS[:1], TOKENS[1:32], TOKENS[2:36], TOKENS[3:68], TOKENS[5:155]]
-LONG = TOKENS[:200]
 FP16 = ("llama_narrow", "gpt2", "opt")
 RECIPES = {"w8a8": Recipe("w8a8", kv="int8"), "w4a8": Recipe("w4a8", group=32, kv="int8-heads")}
 
@@ -71,13 +63,6 @@ def model(folder_of: Callable[[str], Path]) -> Path:
     return folder_of("llama_narrow")
 
 
-def opened(
-    folder: Path, boards: int = 1, prefill: str | None = "boards:1", **options: Any
-) -> Engine:
-    options = {"max_sequences": 4, "threads": 1, **options}
-    return Engine(folder, boards=boards, prefill=prefill, **options)
-
-
 def outputs(engine: Engine, **fields: Any) -> list[Any]:
     """Greedy with log probabilities, greedy without, sampled twice, ended by the first token."""
     found = []
@@ -92,12 +77,6 @@ def outputs(engine: Engine, **fields: Any) -> list[Any]:
         assert isinstance(results, list)
         found.append([result.outputs for result in results])
     return found
-
-
-def held(engine: Engine) -> int:
-    """Pages in use, without those that leave with the next header."""
-    engine._stepper.flush()
-    return engine.kv_use.held
 
 
 @pytest.mark.parametrize(
@@ -274,79 +253,6 @@ def test_a_part_is_written_while_a_step_runs_and_the_next_part_computes(
         assert found[0].outputs == want
 
 
-def test_pages_are_given_back_only_after_the_write_in_which_a_cancel_falls(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inside, leave = threading.Event(), threading.Event()
-    writes: list[bool] = []
-    with opened(model, 2) as engine:
-        assert engine._workers is not None
-        transfer = engine._workers._transfer
-        write = transfer.write
-
-        def held_up(pages: Any, kv: Any, layer: int, still: Callable[[], bool]) -> Any:
-            inside.set()
-            assert leave.wait(20)
-            writes.append(still())
-            return write(pages, kv, layer, still)
-
-        monkeypatch.setattr(transfer, "write", held_up)
-        request = engine._requests.request(LONG, SamplingParams(max_tokens=6))
-        engine._generator.submit(request)
-        thread = threading.Thread(target=lambda: engine._generator.wait([request]))
-        thread.start()
-        assert inside.wait(20)
-        request.cancel()
-        thread.join(0.2)
-        assert thread.is_alive() and engine.kv_use.held >= 7
-        leave.set()
-        thread.join(20)
-        assert not thread.is_alive() and held(engine) == 0
-        assert writes == [False]  # the write knew, and no other one began
-        monkeypatch.setattr(transfer, "write", write)
-        other = engine.generate(LONG, max_tokens=6, logprobs=2)
-        assert isinstance(other, Result) and other.outputs == wanted(model)
-
-
-def test_a_worker_keeps_nothing_of_prompts_that_ended(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of finished and of cancelled ones, neither arrays nor pages."""
-    parts: list[weakref.ref[Part]] = []
-    give = Job.give
-
-    def noted(job: Job, part: Part) -> None:
-        parts.append(weakref.ref(part))
-        give(job, part)
-
-    monkeypatch.setattr(Job, "give", noted)
-    with opened(model, 1, prefix_cache=False) as engine:
-        assert engine._workers is not None
-        for _ in range(3):
-            requests = [
-                engine._requests.request(TOKENS[i : i + 150], SamplingParams(max_tokens=3))
-                for i in range(4)
-            ]
-            for request in requests:
-                engine._generator.submit(request)
-            before = len(parts)
-            thread = threading.Thread(target=lambda some=requests: engine._generator.wait(some))
-            thread.start()
-            while len(parts) == before:
-                time.sleep(0.001)
-            for request in requests[1::2]:
-                request.cancel()
-            thread.join(20)
-        computer = engine._workers._worker._computer
-        assert isinstance(computer, BoardsComputer) and held(engine) == 0
-        end = time.monotonic() + 20  # the worker's present step, of a prompt that was cancelled
-        while computer._cache.held_pages or any(part() is not None for part in parts):
-            gc.collect()
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        assert len(parts) > 6
-
-
 def test_adapters_beams_and_drafts(model: Path, tmp_path: Path) -> None:
     """Two adapters, of which the worker holds one at a time."""
     which = variant("llama_narrow")
@@ -398,181 +304,6 @@ def test_a_known_prefix_is_not_computed_again(model: Path) -> None:
         scored = engine.generate(LONG[3:], max_tokens=1, prompt_logprobs=1)
         assert isinstance(scored, Result) and scored.prompt_logprobs is not None
         assert len(scored.prompt_logprobs) == 197 and engine.prefill_use.prompts == 3
-
-
-class Gate:
-    """Stops the worker before its part of that number."""
-
-    def __init__(self, engine: Engine, part: int, then: Callable[[], None] = lambda: None) -> None:
-        assert engine._workers is not None
-        self.computer = engine._workers._worker._computer
-        self.reached, self.open = threading.Event(), threading.Event()
-        self._part, self._then, self._compute = part, then, self.computer.compute
-        self.handed: list[int] = []  # numbers of parts
-
-    def __enter__(self) -> Gate:
-        self.computer.compute = self._gated  # type: ignore[method-assign]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.open.set()
-        self.computer.compute = self._compute  # type: ignore[method-assign]
-
-    def _gated(self, job: Job, give: Callable[[Part], None]) -> None:
-        self.job = job
-        numbers = count()
-
-        def gated(part: Part) -> None:
-            number = next(numbers)
-            if number == self._part:
-                self.reached.set()
-                self.open.wait(20)
-                self._then()
-            self.handed.append(number)
-            give(part)
-
-        self._compute(job, gated)
-
-
-def wanted(model: Path) -> Any:
-    with opened(model, 2, None) as engine:
-        result = engine.generate(LONG, max_tokens=6, logprobs=2)
-        assert isinstance(result, Result)
-        return result.outputs
-
-
-def test_others_decode_while_the_worker_computes(model: Path) -> None:
-    with opened(model, 2) as engine, Gate(engine, 1) as gate:
-        stream = engine.stream(TOKENS[:1], max_tokens=60, ignore_eos=True)
-        found: list[Any] = []
-        thread = threading.Thread(
-            target=lambda: found.append(engine.generate(LONG, max_tokens=6, logprobs=2))
-        )
-        with_gate = iter(stream)
-        gate.open.set()
-        next(with_gate)  # the worker has computed the first prompt
-        gate.open.clear()
-        thread.start()
-        assert gate.reached.wait(20)
-        assert len([next(with_gate) for _ in range(40)]) == 40 and not found
-        gate.open.set()
-        list(with_gate)
-        thread.join()
-        assert found[0].outputs == wanted(model)
-
-
-def test_a_cancelled_prompt_holds_no_page(model: Path) -> None:
-    with opened(model, 2) as engine, Gate(engine, 1) as gate:
-        thread = threading.Thread(
-            target=lambda: cancelled.append(engine._generator.wait([request]))
-        )
-        cancelled: list[Any] = []
-        request = engine._requests.request(LONG, SamplingParams(max_tokens=6))
-        engine._generator.submit(request)
-        thread.start()
-        assert gate.reached.wait(20) and engine.kv_use.held > 0
-        request.cancel()
-        thread.join()
-        assert held(engine) == 0 and engine._cache.free_sequences == 4
-        gate.open.set()
-        other = engine.generate(LONG, max_tokens=6, logprobs=2)
-        assert isinstance(other, Result) and other.outputs == wanted(model)
-        assert engine.prefill_use is not None and engine.prefill_use.prompts == 1
-        assert gate.handed == [0, 1, 0, 1, 2, 3]  # the worker stopped
-
-
-def test_a_worker_that_fails_is_done_without(model: Path, caplog: pytest.LogCaptureFixture) -> None:
-    want = wanted(model)
-    with opened(model, 2) as engine:
-
-        def lose() -> None:
-            computer = gate.computer
-            assert isinstance(computer, BoardsComputer)
-            emulated = computer._opened.cluster.emulated
-            assert emulated is not None
-            emulated.fault(0, abi.FAULT_FIRMWARE_DEAD)
-
-        with Gate(engine, 1, lose) as gate, caplog.at_level(logging.WARNING):
-            gate.open.set()
-            for _ in range(2):
-                result = engine.generate(LONG, max_tokens=6, logprobs=2, cache_salt=str(_))
-                assert isinstance(result, Result) and result.outputs == want
-        lines = [one.getMessage() for one in caplog.records if one.name == "lora_sdk.prefill"]
-        assert len(lines) == 1 and "boards:1 failed" in lines[0]
-        assert engine.prefill_use is not None and engine.prefill_use.prompts == 0
-        assert held(engine) == 0 and not engine.recoveries
-
-
-@pytest.mark.parametrize("fault", [abi.FAULT_FIRMWARE_DEAD, abi.FAULT_BOARD_LOST])
-@pytest.mark.parametrize("part", [0, 2])
-def test_a_board_that_fails_on_the_way_changes_no_text(model: Path, part: int, fault: int) -> None:
-    want = wanted(model)
-    with opened(model, 2) as engine:
-        with Gate(engine, part, lambda: inject(engine, 1, fault)) as gate:
-            gate.open.set()
-            result = engine.generate(LONG, max_tokens=6, logprobs=2)
-            assert isinstance(result, Result) and result.outputs == want
-        assert len(engine.recoveries) == 1 and held(engine) == 0
-
-
-def test_boards_that_were_recovered_on_the_way_change_no_text(model: Path) -> None:
-    """Two parts are on the boards when a step of another request fails."""
-    want = wanted(model)
-    with opened(model, 2) as engine, Gate(engine, 2) as gate:
-        engine.generate(TOKENS[300:350], max_tokens=1)  # so that a recovery moves pages
-        stream = iter(engine.stream(TOKENS[:1], max_tokens=300, ignore_eos=True))
-        next(stream)
-        found: list[Any] = []
-        thread = threading.Thread(
-            target=lambda: found.append(engine.generate(LONG, max_tokens=6, logprobs=2))
-        )
-        thread.start()
-        assert gate.reached.wait(20)
-        while gate.job.parts:
-            next(stream)
-        next(stream)
-        inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)
-        while not engine.recoveries:
-            next(stream)
-        gate.open.set()
-        list(stream)
-        thread.join()
-        assert found[0].outputs == want and len(engine.recoveries) == 1
-
-
-def test_a_value_that_overflows_is_named_as_by_the_boards(tmp_path: Path) -> None:
-    """It ends its own request, and the worker goes on."""
-    folder = write_checkpoint(variant("gpt2"), tmp_path / "model")
-    tensors = load_file(folder / "model.safetensors")
-    for name, tensor in tensors.items():
-        tensors[name] = tensor.copy()
-        if name.endswith("wte.weight"):
-            tensors[name][:, 0] = 40
-        elif name.endswith("wpe.weight"):
-            tensors[name][12, 0] = 65504
-    save_file(tensors, folder / "model.safetensors")
-    with opened(folder) as engine:
-        with pytest.raises(ModelError, match=r"the prompt: embed wrote NaN or .* position 12\)"):
-            engine.generate(LONG, max_tokens=2)
-        engine.generate(LONG[:9], max_tokens=2)
-        assert engine.prefill_use is not None and engine.prefill_use.prompts == 1
-        assert held(engine) == 0
-
-
-def test_closing_does_not_wait_for_the_worker(model: Path) -> None:
-    engine = opened(model)
-    with Gate(engine, 0) as gate:
-        thread = threading.Thread(target=lambda: refused(engine))
-        thread.start()
-        assert gate.reached.wait(20)
-        threading.Timer(0.1, gate.open.set).start()
-        engine.close()
-        thread.join()
-
-
-def refused(engine: Engine) -> None:
-    with pytest.raises(RequestError, match="closed"):
-        engine.generate(LONG, max_tokens=6)
 
 
 @contextmanager
