@@ -123,7 +123,8 @@ static void begin_board(struct polls *polls, uint32_t at) {
 }
 
 bool emu_boards_poll(struct emu_cluster *cluster) {
-    struct polls polls = {.cluster = cluster};
+    struct polls polls; /* of `count` boards: the rest is not read */
+    polls.cluster = cluster;
     gather_awake(&polls);
     if (polls.count == 0) return false;
     for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);

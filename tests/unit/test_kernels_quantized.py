@@ -106,8 +106,8 @@ def run_matrix(rig: Rig, kind: int, group: int, x: np.ndarray, n: int, **fields:
     return rig.run(
         "matrix", bank_first=WEIGHT_BANKS[0], bank_count=WEIGHT_BANKS[1], merge=MERGE,
         weight_type=kind | log2 << abi.WEIGHT_GROUP_SHIFT, weight_line=LINE, first=FIRST,
-        x_bank=ONCHIP, k=k, n=n, x_offset=X, x_stride=stride, y_offset=Y, y_stride=4 * n + 64,
-        bias_line=2, **{"bias_bank": TABLES, **fields},
+        x_bank=ONCHIP, k=k, n=n, x_offset=X, x_stride=stride, y_stride=4 * n + 64, bias_line=2,
+        **{"bias_bank": TABLES, "y_offset": Y, **fields},
     )  # fmt: skip
 
 
@@ -156,6 +156,46 @@ def test_matrix_row_counts(variant: str, rows: int, kind: int, group: int) -> No
         return run_matrix(rig, kind, group, x, 96, y_bank=ONCHIP, y_type=FP16)
 
     both(build)
+
+
+@pytest.mark.parametrize(("kind", "group"), [(INT8, 0), (W4A8, 64)])
+@pytest.mark.parametrize("y_offset", [X - 64, X, X + 128, X + 256])
+def test_matrix_whose_result_lies_over_its_row(
+    variant: str, kind: int, group: int, y_offset: int
+) -> None:
+    """Whole blocks of a single row are read where they are, unless y covers some of them."""
+    x = random_bytes(y_offset, 1, 256, extreme=0.1)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(1)
+        fill_weights(rig, 11, group, 0.0)
+        place_scales(rig, 12, 160, 0.0)
+        return run_matrix(rig, kind, group, x, 160, y_bank=ONCHIP, y_offset=y_offset, y_type=FP16)
+
+    both(build)
+
+
+@pytest.mark.parametrize("bytes_less", [0, 1, 4096, 1 << 16])
+def test_a_matrix_ends_with_its_bank(variant: str, bytes_less: int) -> None:
+    """Banks of just the blocks that a matrix has; where one is shorter, the matrix is refused."""
+    k, n, tiles = 256, 640, 20
+    last = FIRST + (tiles * 2 - 1) // MERGE  # request
+    statuses = []
+    for runner in (kernel_rig.refusing_runner if bytes_less else kernel_rig.numpy_runner,
+                   run_native):  # fmt: skip
+        rig = Rig(runner=runner)
+        rig.rows(1)
+        fill_weights(rig, 13, 0, 0.0)
+        place_scales(rig, 14, n, 0.0)
+        for bank in range(WEIGHT_BANKS[1]):
+            rows = (last - bank) // WEIGHT_BANKS[1] + 1
+            end = LINE * 64 + rows * MERGE * 4096
+            shorter = bytes_less if bank == last % WEIGHT_BANKS[1] else 0
+            rig.banks[bank] = rig.banks[bank][: end - shorter]
+        x = random_bytes(15, 1, k)
+        statuses.append(run_matrix(rig, INT8, 0, x, n, y_bank=ONCHIP, y_type=FP16).status)
+    assert statuses[1] == (abi.ERR_ADDRESS if bytes_less else 0)
+    assert bytes_less or statuses[0] == 0
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -23,7 +23,9 @@ struct matrix_job {
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
     const uint16_t *bias;   /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
-    uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
+    uint32_t tiles_apart; /* matrix_blocks.h: of tiles in the same banks */
+    uint64_t tile_step;   /* bytes between the blocks of such tiles; 0: there are none */
+    bool inside;          /* all blocks lie in their banks */
     struct rows h;        /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
     const uint16_t *const *after; /* blocks that its only thread reads first in the next matmul */

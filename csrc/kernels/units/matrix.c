@@ -24,43 +24,6 @@ struct own {
     _Alignas(LORA_LINE_BYTES) float row[OWN_COLUMNS];
 };
 
-/* Walks a matrix's blocks in the order of their numbers (j, bank, offset) without divisions. */
-struct walk {
-    const struct lora_job *job;
-    uint64_t offset;       /* in blocks from weight_line, within the bank */
-    uint32_t bank, within; /* within the request: j mod merge */
-};
-
-static uint32_t tile_count(const struct lora_matrix *command) {
-    return (uint32_t)(((uint64_t)command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
-}
-
-static struct walk walk_from(const struct lora_job *job, uint64_t j) {
-    const struct lora_matrix *c = job->matrix.command;
-    uint64_t request = c->first + j / c->merge;
-    return (struct walk){.job = job,
-                         .offset = request / c->bank_count * c->merge,
-                         .bank = (uint32_t)(request % c->bank_count),
-                         .within = (uint32_t)(j % c->merge)};
-}
-
-/* NULL where the block leaves its bank. */
-static const uint16_t *walk_next(struct walk *walk) {
-    const struct lora_matrix *c = walk->job->matrix.command;
-    uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES +
-                      (walk->offset + walk->within) * walk->job->matrix.block_bytes;
-    const uint16_t *block = call_at(walk->job->call, c->bank_first + walk->bank, offset,
-                                    walk->job->matrix.block_bytes, sizeof(uint16_t));
-    if (++walk->within == c->merge) {
-        walk->within = 0;
-        if (++walk->bank == c->bank_count) {
-            walk->bank = 0;
-            walk->offset += c->merge;
-        }
-    }
-    return block;
-}
-
 /* Models with such matmuls fit the cache, or nearly so. */
 static bool is_short(const struct lora_job *job) { return job->work <= SHORT_NS; }
 
@@ -84,7 +47,8 @@ static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
                      float *sums) {
-    float values[LORA_BLOCK_N] = {0}; /* columns past the last one are not stored */
+    float values[LORA_BLOCK_N];
+    for (uint32_t i = columns; i < LORA_BLOCK_N; i++) values[i] = 0; /* not stored */
     job->variant->halves_to_floats(bias, columns, values);
     job->variant->add_biases(sums, job->rows, values);
 }
@@ -137,29 +101,6 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     return status;
 }
 
-/* The blocks of a tile; no tile, no blocks. */
-static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks) {
-    uint32_t count = matrix_k_blocks(job->matrix.command);
-    if (tile >= tile_count(job->matrix.command)) return LORA_OK;
-    struct walk walk = walk_from(job, (uint64_t)tile * count);
-    for (uint32_t i = 0; i < count; i++) {
-        blocks[i] = walk_next(&walk);
-        if (!blocks[i]) return LORA_ERR_ADDRESS;
-    }
-    return LORA_OK;
-}
-
-/* Tiles `tiles_apart` numbers apart are stored in the same banks, one's blocks behind the other's.
- * In this order each bank is read on where the last tile ended. `index` counts all tiles. */
-static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
-    const struct lora_matrix *c = job->matrix.command;
-    uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
-    uint32_t length = tiles / apart, longer = tiles % apart, in_longer = longer * (length + 1);
-    if (index < in_longer) return index / (length + 1) + index % (length + 1) * apart;
-    index -= in_longer;
-    return longer + index / length + index % length * apart;
-}
-
 /* A round is one item a thread. Each round takes half of what is left and the last one all, so the
  * threads end together. Small weights begin with a long round: it keeps their stream from memory
  * unbroken. */
@@ -183,24 +124,15 @@ static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t 
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread);
 
-/* At most `most` blocks of a tile. */
-static uint32_t tile_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks,
-                            uint32_t max) {
-    uint32_t count = matrix_k_blocks(job->matrix.command);
-    struct walk walk = walk_from(job, (uint64_t)tile * count);
-    count = count < max ? count : max;
-    for (uint32_t i = 0; i < count; i++) blocks[i] = walk_next(&walk);
-    return count;
-}
-
 uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
                                   const uint16_t **blocks, uint32_t max) {
-    uint64_t tiles = tile_count(job->matrix.command);
+    uint64_t tiles = matrix_tiles(job->matrix.command);
     uint32_t found = 0;
     for (uint32_t item = thread; item < job->items; item += job->threads)
         for (uint32_t index = item_start(job, tiles, item);
              index < item_start(job, tiles, item + 1) && found < max; index++)
-            found += tile_blocks(job, tile_at(job, index), blocks + found, max - found);
+            found += lora_matrix_some_blocks(job, lora_matrix_tile_at(&job->matrix, index),
+                                             blocks + found, max - found);
     return found;
 }
 
@@ -231,18 +163,18 @@ static bool take_first_blocks(const struct lora_job *job, const uint16_t **block
 static bool find_blocks_after(const struct lora_job *job, uint32_t item, const uint16_t **blocks) {
     const struct lora_job *after = job_after(job, &item);
     if (!after) return take_first_blocks(job, blocks);
-    uint32_t index = item_start(after, tile_count(after->matrix.command), item);
-    return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
+    uint32_t index = item_start(after, matrix_tiles(after->matrix.command), item);
+    uint32_t tile = lora_matrix_tile_at(&after->matrix, index);
+    return lora_matrix_find_blocks(after, tile, blocks) == LORA_OK;
 }
 
 /* Each thread widens the row itself: in FP32 it would read twice the bytes from another core's
  * cache. Not where y would be written over x. */
 static bool has_own_row(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
-    const struct lora_matrix *c = m->command;
-    uintptr_t x = (uintptr_t)m->x_rows.base, y = (uintptr_t)m->y.base;
-    bool apart = x + 2ull * c->k <= y || y + (c->y_type == LORA_FP32 ? 4ull : 2ull) * c->n <= x;
-    return job->rows == 1 && c->k <= OWN_COLUMNS && apart && !matrix_is_integer(m);
+    uint32_t k = m->command->k;
+    return job->rows == 1 && k <= OWN_COLUMNS && matrix_y_is_apart(m, 2ull * k) &&
+           !matrix_is_integer(m);
 }
 
 static void take_row(struct own *own) {
@@ -262,19 +194,19 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     take_row(&own);
     const struct lora_matrix *command = job->matrix.command;
     uint32_t count = matrix_k_blocks(command);
-    uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
+    uint64_t stride = (uint64_t)count + 1, tiles = matrix_tiles(command);
     const uint16_t **blocks = count <= OWN_BLOCKS ? own.lists
                                                   : job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
     uint32_t index = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
-    uint32_t tile = tile_at(job, index);
-    int status = find_blocks(job, tile, blocks);
+    uint32_t tile = lora_matrix_tile_at(&job->matrix, index);
+    int status = lora_matrix_find_blocks(job, tile, blocks);
     for (; index < end && status == LORA_OK; index++) {
         uint32_t following = tile;
         bool more = index + 1 < end;
         if (more) {
-            following = tile_at(job, index + 1);
-            status = find_blocks(job, following, next);
+            following = matrix_tile_after(&job->matrix, tile);
+            status = lora_matrix_next_blocks(job, tile, blocks, following, next);
         } else {
             more = find_blocks_after(job, item, next);
         }
@@ -344,21 +276,17 @@ static int allocate(struct lora_job *job) {
     return LORA_OK;
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b) { return b ? common_divisor(b, a % b) : a; }
-
 /* An item is a run of tiles, so its thread knows what to prefetch. There is one a thread where
  * later jobs make up for a late thread, or where the work is too short to share again. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
     uint64_t multiplications = (uint64_t)job->rows * c->k * c->n / MULTIPLICATIONS_PER_NS;
-    uint32_t tiles = tile_count(c);
+    uint32_t tiles = matrix_tiles(c);
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     if (multiplications > job->work) job->work = multiplications;
     uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
-    uint32_t requests = c->bank_count * c->merge; /* blocks until the same bank comes again */
-    uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
-    job->matrix.tiles_apart = apart < tiles ? apart : 1;
+    lora_matrix_order(&job->matrix, job->call);
     job->items = tiles < max ? tiles : max;
 }
 

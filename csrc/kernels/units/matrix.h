@@ -3,14 +3,18 @@
 #define LORA_KERNELS_MATRIX_H
 
 #include "job.h"
+#include "matrix_blocks.h"
 
 /* Weights whose x is INT8, with a scale a column. */
 static inline int matrix_is_integer(const struct matrix_job *m) {
     return m->type == LORA_WEIGHT_INT8 || m->type == LORA_WEIGHT_W4A8;
 }
 
-static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
-    return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
+/* Whether y of a single row may be written while `bytes` of x are read. */
+static inline bool matrix_y_is_apart(const struct matrix_job *m, uint64_t bytes) {
+    const struct lora_matrix *c = m->command;
+    uintptr_t x = (uintptr_t)m->x_rows.base, y = (uintptr_t)m->y.base;
+    return x + bytes <= y || y + (c->y_type == LORA_FP32 ? 4ull : 2ull) * c->n <= x;
 }
 
 /* The blocks that a thread reads first in a matmul, in its order; returns how many. */

@@ -70,13 +70,22 @@ static uint64_t words_bytes(const struct lora_job *job) {
     return wanted ? job->rows * whole_k(m) * sizeof(int16_t) : 0;
 }
 
+/* A single row of whole blocks is read where it is. */
+static bool is_copied(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    return job->rows > 1 || m->command->k < whole_k(m) || !matrix_y_is_apart(m, m->command->k);
+}
+
+static uint64_t values_bytes(const struct lora_job *job) {
+    return is_copied(job) ? job->rows * (whole_k(&job->matrix) + ROW_PADDING) : 0;
+}
+
 uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
-    uint64_t k = whole_k(m);
     if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
     if (!matrix_is_integer(m)) return 0;
-    return job->rows * (k + ROW_PADDING + (k / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t)) +
-           words_bytes(job);
+    return values_bytes(job) + words_bytes(job) +
+           job->rows * (whole_k(m) / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t);
 }
 
 /* x in whole blocks, then as words, then the sums of its units, then of its rows. */
@@ -90,9 +99,10 @@ struct quantized_x {
 static struct quantized_x quantized_x_of(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     uint64_t words = words_bytes(job);
-    struct quantized_x x = {.values = m->quantized,
+    bool copied = is_copied(job);
+    struct quantized_x x = {.values = copied ? m->quantized : (int8_t *)m->x_rows.base,
                             .units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS)};
-    int8_t *behind = x.values + job->rows * (whole_k(m) + ROW_PADDING);
+    int8_t *behind = (int8_t *)m->quantized + values_bytes(job);
     x.words = words ? (int16_t *)(void *)behind : NULL;
     x.sums = (int32_t *)(void *)(behind + words);
     x.totals = x.sums + (uint64_t)job->rows * x.units;
@@ -108,8 +118,10 @@ static void fill_row(void *context, uint32_t row, uint32_t thread) {
     int8_t *values = x.values + row * (whole_k(m) + ROW_PADDING);
     int32_t *sums = x.sums + (uint64_t)row * x.units, total = 0;
     (void)thread;
-    memcpy(values, m->x_rows.base + m->x_rows.stride * row, k);
-    memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
+    if (is_copied(job)) {
+        memcpy(values, m->x_rows.base + m->x_rows.stride * row, k);
+        memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
+    }
     integer->sum_units(values, x.units, sums);
     if (x.words)
         integer->spread(values, matrix_k_blocks(m->command), job->rows * LORA_BLOCK_K,
@@ -124,11 +136,18 @@ void lora_quantized_fill(struct lora_job *job, void *memory) {
     lora_job_share(job, (uint64_t)job->rows * job->matrix.command->k, job->rows, fill_row);
 }
 
+/* Columns past the last one are not stored. */
+static const float *pad_columns(const float *scales, uint32_t columns, float *padded) {
+    memset(padded, 0, LORA_BLOCK_N * sizeof(float));
+    return memcpy(padded, scales, columns * sizeof(float));
+}
+
 static void scale_sums(const struct lora_job *job, uint32_t first, float *sums) {
     const struct matrix_job *m = &job->matrix;
-    uint32_t left = m->command->n - first;
-    float scales[LORA_BLOCK_N] = {0}, own[LORA_MAX_ROWS];
-    memcpy(scales, m->scales + first, (left < LORA_BLOCK_N ? left : LORA_BLOCK_N) * sizeof(float));
+    const float *scales = m->scales + first;
+    float padded[LORA_BLOCK_N], own[LORA_MAX_ROWS];
+    if (m->command->n - first < LORA_BLOCK_N)
+        scales = pad_columns(scales, m->command->n - first, padded);
     for (uint32_t row = 0; row < job->rows; row++) own[row] = row_scale(m, row);
     job->variant->scale_columns(sums, job->rows, scales, own);
 }
@@ -137,7 +156,6 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              const uint16_t *const *blocks, const uint16_t *const *next,
                              float *sums) {
     const struct matrix_job *m = &job->matrix;
-    const struct lora_integer *integer = lora_integer_current();
     struct quantized_x x = quantized_x_of(job);
     struct integer_tile t = {.rows = job->rows,
                              .k = m->command->k,
@@ -153,8 +171,8 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              .next = (const uint8_t *const *)(const void *)next,
                              .block_count = matrix_k_blocks(m->command),
                              .out = sums};
-    if (m->type == LORA_WEIGHT_INT8) integer->int8(&t);
-    else integer->int4(&t);
+    if (m->type == LORA_WEIGHT_INT8) lora_integer_current()->int8(&t);
+    else lora_integer_current()->int4(&t);
     scale_sums(job, tile * LORA_BLOCK_N, sums);
 }
 

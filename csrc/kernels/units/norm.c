@@ -173,13 +173,17 @@ void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z) {
     job_count_nonfinite(job, row, job->variant->floats_to_halves(x, v->command->columns, y));
 }
 
-/* A parameter table, NULL where absent. */
+/* A parameter table, NULL where absent. Each is read once a step, so it comes from memory:
+ * meanwhile x is read. */
 static int find_parameter(const struct lora_job *job, uint32_t bank, uint32_t line,
                           const uint16_t **table) {
     *table = NULL;
     if (bank == LORA_NO_BANK) return LORA_OK;
     uint64_t bytes = 2ull * job->vector.command->columns;
     *table = call_at(job->call, bank, (uint64_t)line * LORA_LINE_BYTES, bytes, 2);
+    const char *first = (const char *)*table;
+    for (uint64_t at = 0; first && at < bytes; at += LORA_LINE_BYTES)
+        __builtin_prefetch(first + at);
     return *table ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
