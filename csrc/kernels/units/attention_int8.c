@@ -142,6 +142,19 @@ static uint64_t thread_bytes(const struct attention_job *t) {
            padded_lines((uint64_t)TILE * t->command->head_dim);
 }
 
+static uint32_t kv_head_of(const struct lora_attention *c, uint32_t head) {
+    return (c->q_first + head) / c->group - c->kv_first;
+}
+
+/* Of query heads head..end-1. */
+static void fetch_first(struct int8_group *g, uint32_t head, uint32_t end) {
+    const struct lora_attention *c = g->job->attention.command;
+    g->kv_head = kv_head_of(c, head);
+    g->kv_end = kv_head_of(c, end - 1) + 1;
+    if (g->kv_end > c->kv_heads) g->kv_end = c->kv_heads;
+    lora_int8_fetch_first(g);
+}
+
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
     uint8_t *memory = (uint8_t *)t->scratch + thread_bytes(t) * thread;
@@ -164,6 +177,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         find_longest(&g);
     }
     uint32_t end = head + (left < t->heads ? left : t->heads);
+    if (status == LORA_OK) fetch_first(&g, head, end);
     for (struct head_range heads = {.first = head}; heads.first < end && status == LORA_OK;
          heads.first += heads.count) {
         status = attention_heads_together(t->command, end, g.count, &heads);

@@ -39,7 +39,8 @@ struct int8_group {
     const struct lora_integer *integer;
     struct int8_row *rows;
     struct int8_query *queries; /* head after head, of each all rows */
-    uint32_t count, query_count, from, parting, kv_head;
+    uint32_t count, query_count, from, parting;
+    uint32_t kv_head, kv_end;       /* which is read now; behind the last one of this item */
     const struct int8_row *longest; /* whose path all rows' begin; NULL: none */
     int8_t *tail;                   /* [TILE][head_dim] */
 };
@@ -51,6 +52,9 @@ static inline uint32_t row_positions(const struct int8_row *a) {
 static inline uint32_t row_first(const struct int8_row *a) {
     return attention_first(a->command, row_positions(a));
 }
+
+/* Fetches the blocks that are read before others are fetched meanwhile. */
+void lora_int8_fetch_first(const struct int8_group *g);
 
 /* Scores of all queries: q.k as FP32, times the command's scale. An enum lora_status. */
 int lora_int8_score(const struct int8_group *g);

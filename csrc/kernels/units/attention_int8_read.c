@@ -18,22 +18,49 @@ static const int8_t *block_at(const struct int8_row *a, uint32_t page, uint32_t 
     return (const int8_t *)kv_block_at(a->call, a->command->kv_layer, page, head, v);
 }
 
-/* Blocks of K (v = 0) or V of the tiles from `start` on; behind them those that follow, or the
- * last one again. */
+/* Committed tiles that a row reads one after the other: of K also the last one, if it is not whole.
+ */
+static uint32_t tiles_read(const struct int8_row *a, uint32_t v) {
+    uint32_t end = v ? a->seen.committed / TILE : (a->seen.committed + TILE - 1) / TILE;
+    uint32_t first = row_first(a) / TILE;
+    return end > first ? end - first : 0;
+}
+
+/* The block that is read `count` after the row's first of K (v = 0) or V: then come V, and K of the
+ * next head. NULL: the thread reads no such block. */
+static const int8_t *block_after(const struct int8_group *g, const struct int8_row *a, uint32_t v,
+                                 uint32_t count) {
+    for (uint32_t head = g->kv_head; head < g->kv_end; head += v, v = !v) {
+        uint32_t tiles = tiles_read(a, v);
+        if (count < tiles) return block_at(a, a->seen.pages[row_first(a) / TILE + count], head, v);
+        count -= tiles;
+    }
+    return NULL;
+}
+
+/* Blocks of K (v = 0) or V of the tiles from `start` on; INTEGER_AHEAD places behind each, the one
+ * that is fetched meanwhile. */
 static int find_blocks(const struct int8_group *g, const struct int8_row *a, uint32_t start,
                        uint32_t tiles, uint32_t v, const int8_t *blocks[]) {
+    uint32_t read = start / TILE - row_first(a) / TILE;
     for (uint32_t t = 0; t < tiles; t++) {
         blocks[t] = block_at(a, a->seen.pages[start / TILE + t], g->kv_head, v);
         if (!blocks[t]) return LORA_ERR_ADDRESS;
     }
     for (uint32_t t = tiles; t < tiles + INTEGER_AHEAD; t++) {
-        uint32_t tile = start / TILE + t;
-        blocks[t] = NULL;
-        if (tile < a->seen.committed / TILE)
-            blocks[t] = block_at(a, a->seen.pages[tile], g->kv_head, v);
-        if (!blocks[t]) blocks[t] = blocks[t - 1];
+        blocks[t] = t < INTEGER_AHEAD ? NULL : block_after(g, a, v, read + t);
+        if (!blocks[t]) blocks[t] = blocks[tiles - 1];
     }
     return LORA_OK;
+}
+
+void lora_int8_fetch_first(const struct int8_group *g) {
+    const struct int8_row *a = g->rows;
+    for (uint32_t i = 0; i < INTEGER_AHEAD; i++) {
+        const int8_t *block = block_after(g, a, 0, i);
+        for (uint32_t at = 0; block && at < TILE * a->command->head_dim; at += LORA_LINE_BYTES)
+            __builtin_prefetch(block + at, 0, 2);
+    }
 }
 
 static void score_run(const struct int8_group *g, const struct readers *r, uint32_t start,
