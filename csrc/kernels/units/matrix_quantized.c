@@ -80,59 +80,66 @@ static uint64_t values_bytes(const struct lora_job *job) {
     return is_copied(job) ? job->rows * (whole_k(&job->matrix) + ROW_PADDING) : 0;
 }
 
-uint64_t lora_quantized_bytes(const struct lora_job *job) {
-    const struct matrix_job *m = &job->matrix;
-    if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
-    if (!matrix_is_integer(m)) return 0;
-    return values_bytes(job) + words_bytes(job) +
-           job->rows * (whole_k(m) / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t);
-}
-
-/* x in whole blocks, then as words, then the sums of its units, then of its rows. */
+/* x in whole blocks, then as words, then the sums of its units, then of its rows; in front of them
+ * what says where they are. */
 struct quantized_x {
     int8_t *values;
     int16_t *words; /* NULL: none */
     int32_t *sums, *totals;
     uint32_t units; /* of a row */
+    bool copied;
 };
 
-static struct quantized_x quantized_x_of(const struct lora_job *job) {
+uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
+    if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
+    if (!matrix_is_integer(m)) return 0;
+    return padded_lines(sizeof(struct quantized_x)) + values_bytes(job) + words_bytes(job) +
+           job->rows * (whole_k(m) / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t);
+}
+
+static struct quantized_x *quantized_x_of(const struct lora_job *job) {
+    return job->matrix.quantized;
+}
+
+static void place_x(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    struct quantized_x *x = quantized_x_of(job);
+    int8_t *values = (int8_t *)x + padded_lines(sizeof *x), *behind = values + values_bytes(job);
     uint64_t words = words_bytes(job);
-    bool copied = is_copied(job);
-    struct quantized_x x = {.values = copied ? m->quantized : (int8_t *)m->x_rows.base,
-                            .units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS)};
-    int8_t *behind = (int8_t *)m->quantized + values_bytes(job);
-    x.words = words ? (int16_t *)(void *)behind : NULL;
-    x.sums = (int32_t *)(void *)(behind + words);
-    x.totals = x.sums + (uint64_t)job->rows * x.units;
-    return x;
+    x->copied = is_copied(job);
+    x->values = x->copied ? values : (int8_t *)m->x_rows.base;
+    x->words = words ? (int16_t *)(void *)behind : NULL;
+    x->sums = (int32_t *)(void *)(behind + words);
+    x->units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS);
+    x->totals = x->sums + (uint64_t)job->rows * x->units;
 }
 
 static void fill_row(void *context, uint32_t row, uint32_t thread) {
     const struct lora_job *job = context;
     const struct matrix_job *m = &job->matrix;
     const struct lora_integer *integer = lora_integer_current();
-    struct quantized_x x = quantized_x_of(job);
+    const struct quantized_x *x = quantized_x_of(job);
     uint32_t k = m->command->k;
-    int8_t *values = x.values + row * (whole_k(m) + ROW_PADDING);
-    int32_t *sums = x.sums + (uint64_t)row * x.units, total = 0;
+    int8_t *values = x->values + row * (whole_k(m) + ROW_PADDING);
+    int32_t *sums = x->sums + (uint64_t)row * x->units, total = 0;
     (void)thread;
-    if (is_copied(job)) {
+    if (x->copied) {
         memcpy(values, m->x_rows.base + m->x_rows.stride * row, k);
         memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
     }
-    integer->sum_units(values, x.units, sums);
-    if (x.words)
+    integer->sum_units(values, x->units, sums);
+    if (x->words)
         integer->spread(values, matrix_k_blocks(m->command), job->rows * LORA_BLOCK_K,
-                        x.words + (uint64_t)row * LORA_BLOCK_K);
-    for (uint32_t u = 0; u < x.units; u++) total += sums[u];
-    x.totals[row] = total;
+                        x->words + (uint64_t)row * LORA_BLOCK_K);
+    for (uint32_t u = 0; u < x->units; u++) total += sums[u];
+    x->totals[row] = total;
 }
 
 void lora_quantized_fill(struct lora_job *job, void *memory) {
     job->matrix.quantized = memory;
     if (!matrix_is_integer(&job->matrix)) return;
+    place_x(job);
     lora_job_share(job, (uint64_t)job->rows * job->matrix.command->k, job->rows, fill_row);
 }
 
@@ -156,15 +163,15 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              const uint16_t *const *blocks, const uint16_t *const *next,
                              float *sums) {
     const struct matrix_job *m = &job->matrix;
-    struct quantized_x x = quantized_x_of(job);
+    const struct quantized_x *x = quantized_x_of(job);
     struct integer_tile t = {.rows = job->rows,
                              .k = m->command->k,
-                             .x = x.values,
+                             .x = x->values,
                              .stride = whole_k(m) + ROW_PADDING,
-                             .words = x.words,
-                             .totals = x.totals,
-                             .units = x.sums,
-                             .unit_count = x.units,
+                             .words = x->words,
+                             .totals = x->totals,
+                             .units = x->sums,
+                             .unit_count = x->units,
                              .group = m->group,
                              .starts = m->starts,
                              .blocks = (const uint8_t *const *)(const void *)blocks,
