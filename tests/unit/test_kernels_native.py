@@ -215,7 +215,7 @@ def test_matrix_segments_without_columns(units: int, rows: int) -> None:
 
 
 @FEW
-@given(kind=KINDS, op=st.sampled_from([8, 9, 10, 11, 12]), columns=st.integers(1, 300))
+@given(kind=KINDS, op=st.sampled_from([8, 9, 10, 11, 12, 21, 24]), columns=st.integers(1, 1300))
 def test_elementwise(kind: Any, op: int, columns: int) -> None:
     seed, extreme, wide = kind
 
@@ -224,6 +224,23 @@ def test_elementwise(kind: Any, op: int, columns: int) -> None:
         rig.place_rows(ONCHIP, X, STRIDE, values(seed, (2, columns), extreme, wide))
         rig.place_rows(ONCHIP, Z, STRIDE, values(seed + 1, (2, columns), extreme, wide))
         return run_vector(rig, op, columns)
+
+    both(build)
+
+
+@pytest.mark.parametrize("op", [8, 9, 10, 12])
+@pytest.mark.parametrize("over", [Y, Z])
+@pytest.mark.parametrize("by", [-1030, -2, 0, 2, 1030])
+def test_elementwise_result_over_an_operand(op: int, over: int, by: int) -> None:
+    """Long rows are done piece by piece, unless a piece of y would be written over later x or z."""
+    columns, stride = 1300, 4096
+    strides = dict.fromkeys(("x_stride", "y_stride", "z_stride"), stride)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(1)
+        rig.place_rows(ONCHIP, Y, stride, values(op, (1, columns), 0.0, True))
+        rig.place_rows(ONCHIP, Z, stride, values(op + 1, (1, columns), 0.0, True))
+        return run_vector(rig, op, columns, x_offset=Y, y_offset=over + by, **strides)
 
     both(build)
 

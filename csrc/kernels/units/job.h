@@ -100,6 +100,8 @@ void lora_job_share(struct lora_job *job, uint64_t values, uint32_t count,
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);
+/* elementwise.c; the job's command is set. */
+int lora_elementwise_begin(struct lora_job *job);
 /* quantize.c: vector operations with items of their own; the job's command is set. */
 int lora_quantize_begin(struct lora_job *job);
 int lora_quantize_heads_begin(struct lora_job *job);

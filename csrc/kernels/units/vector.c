@@ -1,17 +1,13 @@
-/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10, 3.11,
- * 3.14. */
+/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.11, 3.14. */
 #include <math.h>
 #include <stdbool.h>
 
-#include "gelu_halves.h"
 #include "isa/half.h"
 #include "job.h"
-#include "lora/coefficients.h"
 
 #define ITEM_COLUMNS 8192 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 1
 #define ARGMAX_RUN 64 /* values that are passed over together */
-#define TABLE_ROWS 8  /* from so many on, GELU by its table of all FP16 values */
 
 /* One thread's buffers for a row. */
 struct row_work {
@@ -101,31 +97,6 @@ static int rope(const struct row_work *w, uint32_t i) {
     return LORA_OK;
 }
 
-static void load_x(const struct row_work *w, uint32_t row) {
-    load(w, w->job->vector.x_rows, row, w->x);
-}
-
-static int residual(const struct row_work *w, uint32_t row) {
-    float *x = w->x, *z = w->z;
-    uint32_t columns = w->command->columns;
-    load_x(w, row);
-    load(w, w->job->vector.z_rows, row, z);
-    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] + z[i];
-    store(w, row);
-    return LORA_OK;
-}
-
-static int residual_scaled(const struct row_work *w, uint32_t row) {
-    float *x = w->x, *z = w->z;
-    uint32_t columns = w->command->columns;
-    load_x(w, row);
-    load(w, w->job->vector.z_rows, row, z);
-    scale(z, columns, float_of_bits(w->command->scalar));
-    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] + z[i];
-    store(w, row);
-    return LORA_OK;
-}
-
 /* FP32, in place: each NaN by its one spelling. */
 static int count_floats(const struct row_work *w, uint32_t row) {
     float *y = float_row(w->job->vector.y_rows, row);
@@ -148,64 +119,6 @@ static int soft_cap(const struct row_work *w, uint32_t row) {
     float *y = float_row(w->job->vector.y_rows, row);
     (void)w->job->variant->cap(y, w->command->columns, float_of_bits(w->command->scalar));
     return count_floats(w, row);
-}
-
-static int relu(const struct row_work *w, uint32_t row) {
-    float *x = w->x;
-    uint32_t columns = w->command->columns;
-    load_x(w, row);
-    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
-    store(w, row);
-    return LORA_OK;
-}
-
-/* A row that y overlaps in part would be written before it is read. */
-static bool table_pays(const struct row_work *w, uint32_t row) {
-    uintptr_t x = (uintptr_t)half_row(w->job->vector.x_rows, row);
-    uintptr_t y = (uintptr_t)half_row(w->job->vector.y_rows, row);
-    uintptr_t bytes = 2ull * w->command->columns;
-    return w->job->rows >= TABLE_ROWS && (x == y || x + bytes <= y || y + bytes <= x);
-}
-
-static int gelu_by_table(const struct row_work *w, const uint16_t *table, uint32_t row) {
-    const struct vector_job *v = &w->job->vector;
-    uint32_t bad = lora_gelu_by_table(table, half_row(v->x_rows, row), w->command->columns,
-                                      half_row(v->y_rows, row));
-    job_count_nonfinite(w->job, row, bad);
-    return LORA_OK;
-}
-
-static int gelu_tanh(const struct row_work *w, uint32_t row) {
-    if (table_pays(w, row)) return gelu_by_table(w, lora_gelu_tanh_halves(), row);
-    load_x(w, row);
-    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
-    store(w, row);
-    return LORA_OK;
-}
-
-static int gelu_erf(const struct row_work *w, uint32_t row) {
-    if (table_pays(w, row)) return gelu_by_table(w, lora_gelu_erf_halves(), row);
-    load_x(w, row);
-    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_erf_a, lora_gelu_erf_b);
-    store(w, row);
-    return LORA_OK;
-}
-
-static int swiglu(const struct row_work *w, uint32_t row) {
-    load_x(w, row);
-    load(w, w->job->vector.z_rows, row, w->z);
-    w->job->variant->swiglu(w->x, w->z, w->command->columns);
-    store(w, row);
-    return LORA_OK;
-}
-
-static int geglu(const struct row_work *w, uint32_t row) {
-    load_x(w, row);
-    load(w, w->job->vector.z_rows, row, w->z);
-    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
-    for (uint32_t i = 0; i < w->command->columns; i++) w->x[i] = w->x[i] * w->z[i];
-    store(w, row);
-    return LORA_OK;
 }
 
 /* Whether a run holds a greater value, or NaN. */
@@ -295,14 +208,6 @@ static int begin_rope(struct lora_job *job) {
     return status;
 }
 
-static int find_xyz(struct lora_job *job) {
-    const struct lora_vector *c = job->vector.command;
-    int status = find_xy(job);
-    if (status == LORA_OK)
-        status = find(job, &job->vector.z_rows, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, 2);
-    return status;
-}
-
 static int find_floats(struct lora_job *job) {
     const struct lora_vector *c = job->vector.command;
     return find(job, &job->vector.y_rows, c->y_bank, c->y_offset, c->y_stride, 4);
@@ -331,11 +236,11 @@ static const struct operation operations[] = {
     [LORA_VEC_LN_APPLY] = {lora_norm_begin, norm_apply},
     [LORA_VEC_RMS_APPLY] = {lora_norm_begin, norm_apply},
     [LORA_VEC_ROPE] = {begin_rope, rope},
-    [LORA_VEC_RESIDUAL] = {find_xyz, residual},
-    [LORA_VEC_RELU] = {find_xy, relu},
-    [LORA_VEC_GELU_TANH] = {find_xy, gelu_tanh},
-    [LORA_VEC_GELU_ERF] = {find_xy, gelu_erf},
-    [LORA_VEC_SWIGLU] = {find_xyz, swiglu},
+    [LORA_VEC_RESIDUAL] = {lora_elementwise_begin, NULL},
+    [LORA_VEC_RELU] = {lora_elementwise_begin, NULL},
+    [LORA_VEC_GELU_TANH] = {lora_elementwise_begin, NULL},
+    [LORA_VEC_GELU_ERF] = {lora_elementwise_begin, NULL},
+    [LORA_VEC_SWIGLU] = {lora_elementwise_begin, NULL},
     [LORA_VEC_ARGMAX] = {begin_argmax, argmax},
     [LORA_VEC_QUANTIZE] = {lora_quantize_begin, NULL},
     [LORA_VEC_QUANTIZE_HEADS] = {lora_quantize_heads_begin, NULL},
@@ -344,10 +249,10 @@ static const struct operation operations[] = {
     [LORA_VEC_HEAD_SUMS] = {lora_head_row_begin, head_sums},
     [LORA_VEC_RMS_ROW] = {lora_head_row_begin, head_row},
     [LORA_VEC_EMBED_SCALED] = {find_y, embed},
-    [LORA_VEC_RESIDUAL_SCALED] = {find_xyz, residual_scaled},
+    [LORA_VEC_RESIDUAL_SCALED] = {lora_elementwise_begin, NULL},
     [LORA_VEC_SCALE] = {find_floats, scale_floats},
     [LORA_VEC_SOFTCAP] = {find_floats, soft_cap},
-    [LORA_VEC_GEGLU] = {find_xyz, geglu},
+    [LORA_VEC_GEGLU] = {lora_elementwise_begin, NULL},
     [LORA_VEC_ROW_MAX] = {lora_row_max_begin, NULL},
     [LORA_VEC_QUANTIZE_ROW] = {lora_quantize_row_begin, NULL},
 };
