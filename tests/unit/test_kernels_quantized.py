@@ -158,6 +158,22 @@ def test_matrix_row_counts(variant: str, rows: int, kind: int, group: int) -> No
     both(build)
 
 
+@pytest.mark.parametrize("k", [1024, 1152, 2048])
+@pytest.mark.parametrize("group", [0, 32, 64, 128])
+def test_matrix_of_one_row_reads_blocks_side_by_side(variant: str, group: int, k: int) -> None:
+    """Sums of the blocks keep the order of K, within a segment and over segments."""
+    x = random_bytes(k + group, 1, k, extreme=0.1)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(1)
+        fill_weights(rig, k, group, 0.0)
+        place_scales(rig, 3, 96, 0.0)
+        kind = W4A8 if group else INT8
+        return run_matrix(rig, kind, group, x, 96, y_bank=ONCHIP, y_type=FP32)
+
+    both(build)
+
+
 @pytest.mark.parametrize(("kind", "group"), [(INT8, 0), (W4A8, 64)])
 @pytest.mark.parametrize("y_offset", [X - 64, X, X + 128, X + 256])
 def test_matrix_whose_result_lies_over_its_row(

@@ -11,6 +11,8 @@
 #define LANES_INLINE LANES_256
 #define INT8_ROWS 2
 #define INT4_ROWS 2
+#define INT8_BLOCKS 2
+#define INT4_BLOCKS 1
 
 typedef struct {
     __m256i even, odd; /* words: bytes 0 and 2, 1 and 3 of a quad */

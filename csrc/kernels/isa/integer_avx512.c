@@ -14,6 +14,8 @@
 #define LANES_INLINE VNNI_512
 #define INT8_ROWS 12
 #define INT4_ROWS 4
+#define INT8_BLOCKS 4
+#define INT4_BLOCKS 4
 
 typedef __m512i dot_x;
 

@@ -14,6 +14,8 @@
 #define LANES_INLINE __attribute__((target("avx2,f16c,avxvnni"), always_inline)) static inline
 #define INT8_ROWS 3
 #define INT4_ROWS 2
+#define INT8_BLOCKS 2
+#define INT4_BLOCKS 1
 
 typedef __m256i dot_x;
 

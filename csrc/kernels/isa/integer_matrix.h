@@ -2,6 +2,7 @@
  * after it has defined:
  *   LANES_TARGET, LANES_INLINE           attributes of functions
  *   LANES                                columns of a vector; INT8_ROWS, INT4_ROWS rows at once
+ *   INT8_BLOCKS, INT4_BLOCKS             of a single row: integer_row.h
  *   vec, float_vec, dot_x                vectors of INT32, of FP32, and four values of x
  *   load_vec(p), zero_vec(), add_vec(a, b), low_nibbles(w), high_nibbles(w)
  *   to_floats(v), mul, sub, add, splat(f), zero_floats(), store_floats(p, f), load_floats(p)
@@ -71,32 +72,50 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
 }
 
-/* Two blocks at once, each with its own sums. They lie in different parts of memory, and a quad of
- * one need not wait for the other. */
-LANES_INLINE void int8_row(const struct integer_tile *t) {
-    vec even[VECTORS], odd[VECTORS];
-    const int8_t *x = t->x;
-    start_sums(t->totals, 1, even);
-    UNROLLED
-    for (int v = 0; v < VECTORS; v++) odd[v] = zero_vec();
-    uint32_t b = 0;
-    for (; b + 2 <= t->block_count; b += 2, x += 2 * LORA_BLOCK_K) {
-        const uint8_t *block = t->blocks[b], *second = t->blocks[b + 1];
-        const uint8_t *prefetch = integer_prefetched(t, b + INT8_PREFETCH);
-        const uint8_t *prefetch_second = integer_prefetched(t, b + 1 + INT8_PREFETCH);
-        for (int q = 0; q < QUADS; q++) {
-            fetch_quad(prefetch + q * QUAD_BYTES);
-            fetch_quad(prefetch_second + q * QUAD_BYTES);
-            add_quad(block + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
-            add_quad(second + q * QUAD_BYTES, x + LORA_BLOCK_K + 4 * q, 0, 1, odd);
-        }
-    }
-    for (int q = 0; b < t->block_count && q < QUADS; q++)
-        add_quad(t->blocks[b] + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
-    UNROLLED
-    for (int v = 0; v < VECTORS; v++) even[v] = add_vec(even[v], odd[v]);
-    store_rows(t->out, 1, even);
+/* The sum of x over columns first..end-1 of a row, whole units. */
+LANES_INLINE float sum_of_x(const struct integer_tile *t, uint32_t row, uint32_t first,
+                            uint32_t end) {
+    const int32_t *units = t->units + (uint64_t)row * t->unit_count;
+    int32_t sum = 0;
+    for (uint32_t u = first / LORA_UNIT_COLUMNS; u < end / LORA_UNIT_COLUMNS; u++) sum += units[u];
+    return (float)sum;
 }
+
+/* Of a group: by column. */
+struct int4_scaling {
+    float_vec scale[VECTORS], zero[VECTORS];
+};
+
+LANES_INLINE void read_scaling(const struct integer_tile *t, const uint8_t *block, uint32_t k,
+                               struct int4_scaling *scaling) {
+    const uint16_t *scales = int4_scales(block, t->group, k);
+    uint8_t zeros[LORA_BLOCK_N];
+    spread_zeros(int4_zeros(block, t->group, k), zeros);
+    for (int v = 0; v < VECTORS; v++) {
+        scaling->scale[v] = load_halves(scales + v * LANES);
+        scaling->zero[v] = bytes_to_floats(zeros + v * LANES);
+    }
+}
+
+/* Each step is exact in FP32 but for the multiplication by the scale. */
+LANES_INLINE float_vec scaled(const struct int4_scaling *scaling, int v, vec low, vec high,
+                              float_vec of_x) {
+    float_vec sum = to_floats(add_vec(low, high));
+    return mul(sub(sum, mul(scaling->zero[v], of_x)), scaling->scale[v]);
+}
+
+/* The tree over eight parts that lie `stride` apart. */
+LANES_INLINE void add_segments(const float *parts, uint32_t stride, float *out) {
+    for (int v = 0; v < VECTORS; v++) {
+        float_vec p[LORA_SEGMENTS];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            p[s] = load_floats(parts + s * stride + v * LANES);
+        store_floats(out + v * LANES, add(add(add(p[0], p[1]), add(p[2], p[3])),
+                                          add(add(p[4], p[5]), add(p[6], p[7]))));
+    }
+}
+
+#include "integer_row.h"
 
 LANES_TARGET static void int8(const struct integer_tile *t) {
     uint32_t row = 0;
@@ -116,17 +135,7 @@ LANES_TARGET static void int8(const struct integer_tile *t) {
     else if (t->rows - row == 1) int8_rows(t, row, 1, 1);
 }
 
-/* The sum of x over columns first..end-1 of a row, whole units. */
-LANES_INLINE float sum_of_x(const struct integer_tile *t, uint32_t row, uint32_t first,
-                            uint32_t end) {
-    const int32_t *units = t->units + (uint64_t)row * t->unit_count;
-    int32_t sum = 0;
-    for (uint32_t u = first / LORA_UNIT_COLUMNS; u < end / LORA_UNIT_COLUMNS; u++) sum += units[u];
-    return (float)sum;
-}
-
-/* Columns first..end-1 of K, within one group: total goes on. Each step is exact in FP32 but for
- * the multiplication by the scale and the last sum. */
+/* Columns first..end-1 of K, within one group: total goes on. */
 LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const int rows,
                             uint32_t first, uint32_t end, float_vec total[INT4_ROWS][VECTORS]) {
     vec low[INT4_ROWS][VECTORS], high[INT4_ROWS][VECTORS];
@@ -147,18 +156,13 @@ LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const in
             }
         }
     }
-    const uint16_t *scales = int4_scales(block, t->group, k);
+    struct int4_scaling scaling;
     fetch_quad((const uint8_t *)int4_scales(prefetch, t->group, k));
-    uint8_t zeros[LORA_BLOCK_N];
-    spread_zeros(int4_zeros(block, t->group, k), zeros);
-    for (int v = 0; v < VECTORS; v++) {
-        float_vec scale = load_halves(scales + v * LANES),
-                  zero = bytes_to_floats(zeros + v * LANES);
-        for (int r = 0; r < rows; r++) {
-            float_vec sum = to_floats(add_vec(low[r][v], high[r][v]));
-            float_vec of_x = splat(sum_of_x(t, row + (uint32_t)r, first, end));
-            total[r][v] = add(total[r][v], mul(sub(sum, mul(zero, of_x)), scale));
-        }
+    read_scaling(t, block, k, &scaling);
+    for (int r = 0; r < rows; r++) {
+        float_vec of_x = splat(sum_of_x(t, row + (uint32_t)r, first, end));
+        for (int v = 0; v < VECTORS; v++)
+            total[r][v] = add(total[r][v], scaled(&scaling, v, low[r][v], high[r][v], of_x));
     }
 }
 
@@ -176,17 +180,16 @@ LANES_INLINE void int4_rows(const struct integer_tile *t, uint32_t row, const in
             for (int v = 0; v < VECTORS; v++) store_floats(parts[s][r] + v * LANES, total[r][v]);
     }
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++) {
-            float_vec p[LORA_SEGMENTS];
-            for (int s = 0; s < LORA_SEGMENTS; s++) p[s] = load_floats(parts[s][r] + v * LANES);
-            store_floats(
-                t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
-                add(add(add(p[0], p[1]), add(p[2], p[3])), add(add(p[4], p[5]), add(p[6], p[7]))));
-        }
+        add_segments(parts[0][r], INT4_ROWS * LORA_BLOCK_N,
+                     t->out + (row + (uint32_t)r) * LORA_BLOCK_N);
 }
 
 LANES_TARGET static void int4(const struct integer_tile *t) {
     uint32_t row = 0;
+    if (t->rows == 1 && int4_has_whole_blocks(t)) {
+        int4_row(t);
+        return;
+    }
     for (; row + INT4_ROWS <= t->rows; row += INT4_ROWS) int4_rows(t, row, INT4_ROWS);
     for (; row < t->rows; row++) int4_rows(t, row, 1);
 }
