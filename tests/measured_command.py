@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,14 +28,22 @@ def measured(code: str, *arguments: object, timeout: float) -> Measured:
     """A Python program with arguments."""
     words = [sys.executable, "-c", code, *map(str, arguments)]
     with TemporaryFile() as out, TemporaryFile() as err:
-        done = subprocess.run(
+        started = subprocess.Popen(
             [sys.executable, "-m", "tests.measured_command", json.dumps(words)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(), timeout=timeout,
+            stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(),
+            start_new_session=True,
         )  # fmt: skip
+        try:
+            returncode = started.wait(timeout)
+        finally:  # also the program that it started
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
         out.seek(0)
         err.seek(0)
         text, _, peak = out.read().rpartition(b"\n")
-        return Measured(done.returncode, text, err.read(), int(peak))
+        assert peak, err.read().decode()
+        return Measured(returncode, text, err.read(), int(peak))
 
 
 def main(words: list[str]) -> int:

@@ -39,7 +39,7 @@ def made(folder: Path, **fields: int) -> Path:
 
 @pytest.mark.slow
 def test_of_more_layers_no_more_is_in_memory(large_folder: Callable[[int, int], Path]) -> None:
-    """Four layers more are 103 MB of FP16; twice as much as the peak may grow."""
+    """Four layers more are 103 MB of FP16. The peak may grow by half of that."""
     folder, peaks = large_folder(GB, GB), []
     for layers in (2, 6):
         model = made(

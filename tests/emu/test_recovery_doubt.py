@@ -50,6 +50,11 @@ def lose_all(engine: Engine, board: int) -> None:
             flip_at(engine, board, one.bank, one.offset)
 
 
+def flip_board_1(engine: Engine) -> None:
+    part = next(one for one in engine._loaded.runner.weights.parts if one.board == 1 and one.bytes)
+    flip_at(engine, 1, part.bank, part.offset)
+
+
 def refuse(engine: Engine, board: int) -> None:
     """Damage the header of the adapter, so that the board refuses its rows."""
     adapters = engine._adapters
@@ -76,6 +81,10 @@ class Events:
     def before_comparing(self, event: Callable[[], object]) -> None:
         """Weights are right again; the adapters are about to be compared."""
         self._once(self._engine._recovery, "damaged_adapters", event)
+
+    def before_rows(self, event: Callable[[], object]) -> None:
+        """Boards are right again; rows of open sequences are about to run."""
+        self._once(self._engine._recovery, "compute_again", event)
 
     def before_record(self, event: Callable[[], object]) -> None:
         """A recovery is done; the step is about to run again."""
@@ -163,12 +172,13 @@ def test_a_changed_adapter_behind_a_refused_row(
     assert "adapter 'b' has changed" in record.cause and not engine._recovery.lost_all
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def test_what_an_interrupted_recovery_has_loaded_again(
     engine: Engine, events: Events, want: list[Any]
 ) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
     flip(engine)
     tokens(engine)
     events.before_comparing(interrupt)
@@ -178,6 +188,23 @@ def test_what_an_interrupted_recovery_has_loaded_again(
     with pytest.raises(LoraError, match="requests that have ended may hold wrong tokens"):
         engine.confirm()
     assert tokens(engine) == want
+
+
+@pytest.mark.parametrize("damage", [flip_board_1, lambda one: flip_adapter(one, "b", 1)])
+def test_damage_after_a_recovery_that_was_interrupted(
+    engine: Engine, events: Events, want: list[Any], damage: Callable[[Engine], object]
+) -> None:
+    """A board that had lost all then has worked since."""
+    events.before_restore(lambda: lose_all(engine, 1))
+    events.before_rows(interrupt)
+    at: dict[int, Callable[[], object]] = {2: lambda: inject(engine, 1, abi.FAULT_DONE_LOST)}
+    with Disturbed(engine, at), pytest.raises(KeyboardInterrupt):
+        tokens(engine)
+    assert tokens(engine) == want
+    damage(engine)
+    inject(engine, 1, abi.FAULT_DONE_LOST)
+    tokens(engine)
+    assert not engine._recovery.lost_all and engine.weight_notices.count == 1
 
 
 def test_damage_that_a_recovery_found_right_before_another_one(

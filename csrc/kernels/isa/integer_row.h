@@ -37,7 +37,8 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     store_rows(t->out, 1, sum[0]);
 }
 
-/* Whether the segments are whole blocks, as many as are read at once. */
+/* Whether each segment is whole blocks: then all are a multiple of eight, and so of INT4_BLOCKS. */
+_Static_assert(LORA_SEGMENTS % INT4_BLOCKS == 0, "no block is left over");
 LANES_INLINE bool int4_has_whole_blocks(const struct integer_tile *t) {
     return INT4_BLOCKS > 1 && t->k % (LORA_SEGMENTS * LORA_BLOCK_K) == 0;
 }

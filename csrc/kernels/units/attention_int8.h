@@ -53,7 +53,7 @@ static inline uint32_t row_first(const struct int8_row *a) {
     return attention_first(a->command, row_positions(a));
 }
 
-/* Fetches the blocks that are read before others are fetched meanwhile. */
+/* Fetches the first INTEGER_AHEAD blocks that this item reads. While these are read, others are. */
 void lora_int8_fetch_first(const struct int8_group *g);
 
 /* Scores of all queries: q.k as FP32, times the command's scale. An enum lora_status. */

@@ -39,7 +39,7 @@ static const int8_t *block_after(const struct int8_group *g, const struct int8_r
 }
 
 /* Blocks of K (v = 0) or V of the tiles from `start` on; INTEGER_AHEAD places behind each, the one
- * that is fetched meanwhile. */
+ * that is fetched meanwhile. Places between are not looked at. */
 static int find_blocks(const struct int8_group *g, const struct int8_row *a, uint32_t start,
                        uint32_t tiles, uint32_t v, const int8_t *blocks[]) {
     uint32_t read = start / TILE - row_first(a) / TILE;

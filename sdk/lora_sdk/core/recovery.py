@@ -101,8 +101,9 @@ class Recovery:
         # What the attempts of a recovery have found:
         self._changed: list[str] = []  # places of adapters
         self._loaded = 0  # bytes of weights
-        self._partly = False  # on a board that had not lost all of them
-        self._emptied: set[int] = set()  # boards that had; so until a recovery is complete
+        self._partly = False  # some on a board that had not lost all of them
+        self._emptied: set[int] = set()  # boards that had lost all; so until rows have run
+        self._emptied_at = -1  # the stepper's progress then
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -123,6 +124,8 @@ class Recovery:
         if self.ended is not None:
             raise type(self.ended)(str(self.ended), failure=self.ended.failure)
         causes = [str(error)]
+        if self._stepper.progress != self._emptied_at:
+            self._emptied = set()
         if not (self._incomplete or may_be_recovered(error)):
             found = self._of_adapters(error)
             if found is None:
@@ -143,6 +146,7 @@ class Recovery:
             cause, loaded = "; then ".join(causes), self._loaded
             self._raise_doubt(cause)
             self._changed, self._loaded, self._partly = [], 0, False
+            self._emptied_at = self._stepper.progress
         self._emptied, self._incomplete = set(), False
         self._progress = self._stepper.progress
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
