@@ -35,7 +35,7 @@ def output_of(model: Path, boards: int) -> dict[str, Any]:
 def test_four_boards_write_the_text_of_one(large_folder: Callable[[int, int], Path]) -> None:
     """4-bit weights of 32 layers: 3.7 GB on the disk and once more on the boards. A random model's
     text is poor, so the log probabilities are compared too: a wrong MB of weights changes them."""
-    model = large_folder(6 * GB, 4 * GB) / "model"
+    model = large_folder(6 * GB, 5 * GB) / "model"
     made = command(LORA, "synth", "llama2-7b", model, "--scheme", "w4a8", timeout=400)
     assert made.returncode == 0, made.stderr.decode()
     four = output_of(model, 4)
