@@ -5,6 +5,7 @@
 #include "lora/pool.h"
 
 #define ALONE_VALUES 8192 /* fewer are copied sooner than shared */
+#define ITEM_NS 8192      /* of vector operations */
 
 void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
     struct job_workspace *workspace = job->workspace;
@@ -21,4 +22,12 @@ void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
 void lora_job_share(struct lora_job *job, uint64_t values, uint32_t count,
                     void (*task)(void *job, uint32_t item, uint32_t thread)) {
     lora_pool_run(values < ALONE_VALUES ? NULL : job->pool, count, task, job);
+}
+
+void lora_vector_cut(struct lora_job *job, uint32_t columns_per_ns) {
+    struct vector_job *v = &job->vector;
+    uint32_t columns = v->command->columns, most = ITEM_NS * columns_per_ns;
+    v->rows = columns < most ? most / (columns ? columns : 1) : 1;
+    job->items = (job->rows + v->rows - 1) / v->rows;
+    job->work = (uint64_t)job->rows * columns / columns_per_ns;
 }

@@ -4,7 +4,6 @@
 #include "isa/integer.h"
 #include "job.h"
 
-#define ITEM_COLUMNS 16384 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 2
 #define INVERSE_127 0x1.020408p-7f
 
@@ -147,11 +146,8 @@ typedef int row_function(struct lora_job *job, uint32_t row, uint32_t thread);
 /* `status`: of the search for the operands. */
 static int cut(struct lora_job *job, row_function *run_row, int status) {
     struct vector_job *v = &job->vector;
-    uint32_t columns = v->command->columns;
     v->run_row = run_row;
-    v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
-    job->items = (job->rows + v->rows - 1) / v->rows;
-    job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;
+    lora_vector_cut(job, COLUMNS_PER_NS);
     job->run = run;
     return status;
 }

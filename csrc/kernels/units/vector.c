@@ -5,7 +5,6 @@
 #include "isa/half.h"
 #include "job.h"
 
-#define ITEM_COLUMNS 8192 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 1
 #define ARGMAX_RUN 64 /* values that are passed over together */
 
@@ -289,9 +288,7 @@ int lora_vector_begin(struct lora_job *job) {
     if (status != LORA_OK || !operation->row) return status;
     v->x = lora_job_memory(job, (2ull * columns * job->threads + 1) * sizeof(float));
     if (!v->x) return LORA_ERR_MEMORY;
-    v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
-    job->items = (job->rows + v->rows - 1) / v->rows;
-    job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;
+    lora_vector_cut(job, COLUMNS_PER_NS);
     job->run = run;
     return LORA_OK;
 }
