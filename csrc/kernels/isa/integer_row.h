@@ -5,6 +5,8 @@
  *                              INT4_BLOCKS 1 where that is all
  */
 
+#define MOST_GROUPS (LORA_BLOCK_K / 32) /* of a block: the smallest have 32 columns */
+
 /* Blocks b, b + 1, ... of `blocks`, a constant, each with its own sums. */
 LANES_INLINE void add_blocks(const struct integer_tile *t, uint32_t b, const int blocks,
                              vec sum[][VECTORS]) {
@@ -82,7 +84,8 @@ LANES_INLINE void int4_groups(const struct integer_tile *t, uint32_t b, uint32_t
 
 /* Groups are added in the order of K. */
 LANES_INLINE void int4_row(const struct integer_tile *t) {
-    float parts[LORA_SEGMENTS][LORA_BLOCK_N], groups[4][INT4_BLOCKS][LORA_BLOCK_N];
+    float parts[LORA_SEGMENTS][LORA_BLOCK_N];
+    float groups[MOST_GROUPS][INT4_BLOCKS][LORA_BLOCK_N];
     const uint32_t of_segment = t->block_count / LORA_SEGMENTS, count = LORA_BLOCK_K / t->group;
     memset(parts, 0, sizeof parts);
     for (uint32_t b = 0; b < t->block_count; b += INT4_BLOCKS) {

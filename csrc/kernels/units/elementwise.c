@@ -112,14 +112,10 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
 static int find_rows(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
-    uint64_t bytes = 2ull * c->columns;
-    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, bytes, 2);
-    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, bytes, 2);
-    if (operations[c->op].two) {
-        v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, bytes, 2);
-        if (!v->z_rows.base) return LORA_ERR_ADDRESS;
-    }
-    return v->x_rows.base && v->y_rows.base ? LORA_OK : LORA_ERR_ADDRESS;
+    if (!operations[c->op].two) return lora_vector_rows(job, 2, 2);
+    v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
+                             2ull * c->columns, 2);
+    return v->z_rows.base ? lora_vector_rows(job, 2, 2) : LORA_ERR_ADDRESS;
 }
 
 int lora_elementwise_begin(struct lora_job *job) {

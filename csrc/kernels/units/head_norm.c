@@ -82,13 +82,10 @@ static int find_gamma(struct lora_job *job, uint32_t columns) {
 }
 
 static int find_rows(struct lora_job *job) {
-    struct vector_job *v = &job->vector;
-    const struct lora_vector *c = v->command;
-    uint64_t bytes = 2ull * c->columns;
-    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, bytes, 2);
-    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, bytes, 2);
-    bool found = v->x_rows.base && (v->y_rows.base || c->op == LORA_VEC_HEAD_SUMS);
-    return found ? LORA_OK : LORA_ERR_ADDRESS;
+    const struct vector_job *v = &job->vector;
+    int status = lora_vector_rows(job, 2, 2);
+    bool x_alone = v->command->op == LORA_VEC_HEAD_SUMS && v->x_rows.base;
+    return x_alone ? LORA_OK : status;
 }
 
 int lora_head_norm_begin(struct lora_job *job) {

@@ -31,3 +31,13 @@ void lora_vector_cut(struct lora_job *job, uint32_t columns_per_ns) {
     job->items = (job->rows + v->rows - 1) / v->rows;
     job->work = (uint64_t)job->rows * columns / columns_per_ns;
 }
+
+int lora_vector_rows(struct lora_job *job, uint32_t x_width, uint32_t y_width) {
+    struct vector_job *v = &job->vector;
+    const struct lora_vector *c = v->command;
+    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
+                             (uint64_t)c->columns * x_width, x_width);
+    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride,
+                             (uint64_t)c->columns * y_width, y_width);
+    return v->x_rows.base && v->y_rows.base ? LORA_OK : LORA_ERR_ADDRESS;
+}

@@ -99,6 +99,9 @@ void lora_job_share(struct lora_job *job, uint64_t values, uint32_t count,
                     void (*task)(void *job, uint32_t item, uint32_t thread));
 /* Cuts a vector call, whose command is set, into items of whole rows: `rows`, items and work. */
 void lora_vector_cut(struct lora_job *job, uint32_t columns_per_ns);
+/* Finds x and y of a vector call, rows of values so many bytes wide. LORA_ERR_ADDRESS: one is not
+ * in its bank. */
+int lora_vector_rows(struct lora_job *job, uint32_t x_width, uint32_t y_width);
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);

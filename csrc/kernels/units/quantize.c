@@ -96,23 +96,13 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     return status;
 }
 
-static int find_rows(struct lora_job *job, uint32_t x_width, uint32_t y_width) {
-    struct vector_job *v = &job->vector;
-    const struct lora_vector *c = v->command;
-    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
-                             (uint64_t)c->columns * x_width, x_width);
-    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride,
-                             (uint64_t)c->columns * y_width, y_width);
-    return v->x_rows.base && v->y_rows.base ? LORA_OK : LORA_ERR_ADDRESS;
-}
-
 static int find_scales(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
     if (c->extra == 0 || c->columns % c->extra) return LORA_ERR_SIZE;
     v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
                              2ull * (c->columns / c->extra), 2);
-    return v->z_rows.base ? find_rows(job, 2, 1) : LORA_ERR_ADDRESS;
+    return v->z_rows.base ? lora_vector_rows(job, 2, 1) : LORA_ERR_ADDRESS;
 }
 
 static int find_row_scales(struct lora_job *job) {
@@ -124,7 +114,7 @@ static int find_row_scales(struct lora_job *job) {
     v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
                              sizeof(struct lora_row_scale), 4);
     if (!v->z_rows.base) return LORA_ERR_ADDRESS;
-    if (quantizes) return find_rows(job, 2, 1);
+    if (quantizes) return lora_vector_rows(job, 2, 1);
     v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
                              2ull * c->columns, 2);
     return v->x_rows.base ? LORA_OK : LORA_ERR_ADDRESS;
@@ -138,7 +128,7 @@ static int find_order(struct lora_job *job) {
                        4ull * c->columns, 4);
     v->x = lora_job_memory(job, 2ull * c->columns * job->threads);
     if (!v->x) return LORA_ERR_MEMORY;
-    return v->order ? find_rows(job, c->extra, c->extra) : LORA_ERR_ADDRESS;
+    return v->order ? lora_vector_rows(job, c->extra, c->extra) : LORA_ERR_ADDRESS;
 }
 
 typedef int row_function(struct lora_job *job, uint32_t row, uint32_t thread);
@@ -152,7 +142,9 @@ static int cut(struct lora_job *job, row_function *run_row, int status) {
     return status;
 }
 
-int lora_quantize_begin(struct lora_job *job) { return cut(job, quantize, find_rows(job, 2, 1)); }
+int lora_quantize_begin(struct lora_job *job) {
+    return cut(job, quantize, lora_vector_rows(job, 2, 1));
+}
 
 int lora_quantize_heads_begin(struct lora_job *job) {
     return cut(job, quantize_heads, find_scales(job));

@@ -194,10 +194,7 @@ static int find_y(struct lora_job *job) {
     return find(job, &job->vector.y_rows, c->y_bank, c->y_offset, c->y_stride, 2);
 }
 
-static int find_xy(struct lora_job *job) {
-    int status = find_x(job);
-    return status == LORA_OK ? find_y(job) : status;
-}
+static int find_xy(struct lora_job *job) { return lora_vector_rows(job, 2, 2); }
 
 static int begin_rope(struct lora_job *job) {
     const struct lora_vector *c = job->vector.command;

@@ -102,7 +102,7 @@ class Recovery:
         self._changed: list[str] = []  # places of adapters
         self._loaded = 0  # bytes of weights
         self._partly = False  # some on a board that had not lost all of them
-        self._emptied: set[int] = set()  # boards that had lost all; so until rows have run
+        self._emptied: set[int] = set()  # boards that had; forgotten once rows have run
         self._emptied_at = -1  # the stepper's progress then
         self._opened = opened
         self._options = options
