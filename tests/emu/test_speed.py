@@ -41,13 +41,14 @@ def seconds_to_import() -> float:
     return time.monotonic() - began
 
 
-def tokens_per_second(kernels: str) -> float:
+def seconds_of_tokens(count: int) -> float:
+    """Of so many new tokens with NumPy kernels, without the start of the program."""
     done = lora_run(
-        "--boards", 4, "--kernels", kernels, "-n", 50, "--ignore-eos", "-p", "import os"
+        "--boards", 4, "--kernels", "numpy", "-n", count, "--ignore-eos", "-p", "import os"
     )
     speed = re.search(rb"\(([\d.]+) new tokens/s\)", done.stderr)
     assert speed, done.stderr
-    return float(speed[1])
+    return count / float(speed[1])
 
 
 @pytest.mark.slow
@@ -62,6 +63,8 @@ def test_the_first_token_comes_soon_after_the_imports(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_numpy_kernels_are_usable() -> None:
-    """Tens of tokens a second where the native ones write a thousand."""
-    native, numpy = tokens_per_second("native"), tokens_per_second("numpy")
-    assert numpy > native / 200, (native, numpy)
+    """A token takes less time than the imports. A loop over elements would take hundreds of times
+    as long, so there is room for other work on the machine."""
+    pairs = [(seconds_of_tokens(8) / 8, seconds_to_import()) for _ in range(5)]
+    ratios = [token / base for token, base in pairs]
+    assert statistics.median(ratios) < 4, ratios
