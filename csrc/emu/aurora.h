@@ -80,6 +80,9 @@ void emu_port_refresh(struct emu_port *port);
 /* Whether the channel is up as far as this end goes. */
 bool emu_port_is_ready(const struct emu_port *port);
 
+/* Whether a fault is set that strikes frames which leave here. */
+bool emu_port_has_frame_faults(const struct emu_port *port);
+
 /* Sending: claim a frame to fill, then commit it. NULL: channel down, or fewer than spare + 1 free
  * slots in the far FIFO (back-pressure). */
 struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare);

@@ -150,6 +150,7 @@ struct emu_cluster {
     bool has_far; /* a port has had a cable out of this process */
     struct emu_cluster *next;
     struct emu_plans plans;
+    const uint8_t *kept[LORA_MAX_BOARDS]; /* by rank: columns of a gather without frames */
     struct emu_profiler profiler;
     struct emu_board board[];
 };

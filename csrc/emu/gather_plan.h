@@ -2,6 +2,7 @@
 #ifndef EMU_GATHER_PLAN_H
 #define EMU_GATHER_PLAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lora/abi.h"
@@ -35,8 +36,21 @@ struct gather_wait { /* what a board has to receive from the others at first */
     uint32_t groups_done[LORA_SEGMENTS];
 };
 
+struct gather_port {         /* what a gather adds to a port's counters */
+    uint32_t sent, received; /* frames, by the Router's own count */
+    uint32_t tx, rx, frames; /* 64-byte transfers, frames received */
+    uint32_t flow_full, flow_empty;
+    uint64_t frame_bytes, payload_bytes; /* sent */
+};
+
+struct gather_counts { /* of a board: ports to next and to previous */
+    struct gather_port ports[2];
+};
+
 struct gather_plan {
     struct gather_shape shape;
+    bool counted, counted_ring; /* `counts` are known, and of a ring or of a path */
+    struct gather_counts counts[LORA_MAX_BOARDS];
     uint32_t groups;
     uint32_t max_blocks; /* of a source */
     uint32_t segment_start[LORA_SEGMENTS + 1];

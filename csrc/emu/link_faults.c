@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+bool emu_port_has_frame_faults(const struct emu_port *port) {
+    const struct emu_port_faults *faults = &port->faults;
+    return faults->garble.on || faults->flip.on || faults->drop.on || faults->duplicate.on ||
+           faults->reorder.on || faults->stale.on || faults->delay.on;
+}
+
 static void exchange(uint8_t *a, uint8_t *b) {
     uint8_t kept[EMU_SLOT_BYTES];
     memcpy(kept, a, EMU_SLOT_BYTES);

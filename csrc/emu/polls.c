@@ -47,6 +47,7 @@ static bool take(struct polls *polls, uint32_t at) {
 static void poll_one(struct polls *polls, uint32_t at, uint32_t thread) {
     const struct emu_profiler *profiler = &polls->cluster->profiler;
     uint64_t began = emu_profiler_begin(profiler);
+    if (polls->boards[at]->router.direct) emu_gather_file(polls->boards[at]);
     poll(polls->boards[at]);
     polls->thread[at] = thread;
     polls->ticks[at] = emu_profiler_begin(profiler) - began;

@@ -280,6 +280,7 @@ void emu_router_progress(const struct emu_router *router, struct lora_router_rec
     memcpy(record->sent, router->out_of, sizeof record->sent);
     memcpy(record->received, router->in_by, sizeof record->received);
     record->waits = router->blocked * LORA_ROUTER_BLOCKED;
+    if (router->command) return; /* not begun */
     for (uint32_t d = 0; router->plan && d < EMU_DIRECTIONS; d++)
         if (router->in[d] && is_expecting(router, d))
             record->waits |= (uint32_t)LORA_ROUTER_RECEIVES << router->in[d]->index;
@@ -305,4 +306,17 @@ bool emu_router_pump(struct emu_board *board) {
     if (router->command) emu_router_begin(board);
     if (router->state == LORA_UNIT_BUSY) pump(router);
     return router->notify || router->state != LORA_UNIT_BUSY;
+}
+
+void emu_router_settle(struct emu_cluster *cluster) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < cluster->boards; i++) {
+            struct emu_board *board = &cluster->board[i];
+            if (!board->links_awake) continue;
+            moved = true;
+            if (emu_router_pump(board)) board->awake = true;
+            if (board->link_test.active) board->awake = true;
+        }
+    }
 }

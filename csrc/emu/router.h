@@ -9,10 +9,12 @@
 #include "gather_plan.h"
 
 #define EMU_PLANS (LORA_MAX_BOARDS + 8) /* plans kept; a model has few distinct gather shapes */
+#define EMU_KEPT_BYTES 8192 /* of a board's own columns; a gather of more moves frames */
 
 enum emu_direction { EMU_NEXT = 0, EMU_PREVIOUS = 1, EMU_DIRECTIONS = 2 };
 
 struct emu_board;
+struct emu_cluster;
 struct emu_port;
 
 struct emu_plans { /* of all boards of a cluster */
@@ -23,6 +25,9 @@ struct emu_plans { /* of all boards of a cluster */
 
 struct emu_router {
     uint32_t state;                    /* enum lora_unit_state */
+    bool prepared;                     /* its command was checked and has a plan */
+    bool direct;                       /* without frames: filed by this board's own thread */
+    uint32_t kept_place, kept_bytes;   /* of `kept`; no bytes: the columns are not there */
     const struct lora_gather *command; /* that is to begin; NULL once it has */
     const struct lora_list *list;
     const struct lora_step_state *step_state;
@@ -54,6 +59,9 @@ struct emu_router {
     struct emu_frame_fault misfile; /* files blocks under the source's neighbour */
     bool stuck;                     /* fault: moves `stuck_after` frames more, then none */
     uint32_t stuck_after;
+    /* The board's own columns, row after row, as others read them (gather_direct.c). The next
+     * gather's go to the other place. */
+    _Alignas(LORA_LINE_BYTES) uint8_t kept[2][EMU_KEPT_BYTES];
 };
 
 /* What a board's firmware asks of the links, done when no board runs. */
@@ -66,8 +74,16 @@ struct emu_link_requests {
 
 void emu_router_start(struct emu_board *board, const struct lora_gather *command,
                       const struct lora_list *list, const struct lora_step_state *state);
+/* Keeps the board's own columns, which its firmware may change as soon as its gather is done. */
+void emu_router_keep(struct emu_router *router);
+/* A gather that all boards begin at once over links without faults. Returns whether it needs no
+ * frames; then each board's columns are filed by emu_gather_file, on the board's own thread. */
+bool emu_gather_direct(struct emu_cluster *cluster);
+void emu_gather_file(struct emu_board *board);
 /* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
+/* The same for all boards until nothing moves; wakes boards whose firmware should look. */
+void emu_router_settle(struct emu_cluster *cluster);
 void emu_router_begin(struct emu_board *board);
 /* Of a gather that is done: CRC-32 of its rows. A card's Router adds it up from what it files and
  * what it holds, by their addresses; the rows themselves give the same. */

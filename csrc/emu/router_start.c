@@ -18,11 +18,16 @@ static bool in_use(const struct emu_cluster *cluster, const struct gather_plan *
     return false;
 }
 
-static const struct gather_plan *plan_of(struct emu_cluster *cluster,
-                                         const struct gather_shape *shape) {
-    struct emu_plans *plans = &cluster->plans;
+static const struct gather_plan *find_plan(const struct emu_plans *plans,
+                                           const struct gather_shape *shape) {
     for (uint32_t i = 0; i < EMU_PLANS; i++)
         if (memcmp(&plans->shapes[i], shape, sizeof *shape) == 0) return plans->plans[i];
+    return NULL;
+}
+
+static const struct gather_plan *make_plan(struct emu_cluster *cluster,
+                                           const struct gather_shape *shape) {
+    struct emu_plans *plans = &cluster->plans;
     while (in_use(cluster, plans->plans[plans->next % EMU_PLANS])) plans->next++;
     uint32_t at = plans->next++ % EMU_PLANS;
     if (!plans->plans[at]) plans->plans[at] = malloc(sizeof(struct gather_plan));
@@ -95,9 +100,13 @@ static void count_missing(struct emu_router *router) {
     router->missing_total = wait->missing_total;
 }
 
-static uint32_t begin(struct emu_board *board, const struct lora_gather *command,
-                      const struct lora_list *list, const struct lora_step_state *state) {
+/* Checks the command and finds what it means on this board. A plan that is not there is made only
+ * where this thread is alone: others may be looking for theirs. */
+static uint32_t prepare(struct emu_board *board, bool alone) {
     struct emu_router *router = &board->router;
+    const struct lora_gather *command = router->command;
+    const struct lora_list *list = router->list;
+    const struct lora_step_state *state = router->step_state;
     uint32_t status = check(command, list);
     if (status == LORA_OK) status = enter_span(router, command->span, list);
     if (status) return status;
@@ -117,16 +126,36 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                                  .boards = (uint8_t)router->boards,
                                  .rows = (uint8_t)rows,
                                  .owners = (uint8_t)router->owners};
-    router->plan = plan_of(board->cluster, &shape);
+    router->plan = find_plan(&board->cluster->plans, &shape);
+    if (!router->plan && alone) router->plan = make_plan(board->cluster, &shape);
     if (!router->plan) return LORA_ERR_UNIT; /* this computer's memory is exhausted */
-    memset(router->received, 0,
-           (size_t)shape.boards * router->plan->max_blocks * sizeof router->received[0]);
-    memset(router->cursor, 0, sizeof router->cursor);
-    router->sealed = 0;
     memset(router->out, 0, sizeof router->out);
     memset(router->in, 0, sizeof router->in);
-    count_missing(router);
     return router->boards > 1 && rows > 0 && !connect(board, list) ? LORA_ERR_LINK_DOWN : LORA_OK;
+}
+
+/* Before its first frame. */
+static void arm(struct emu_router *router) {
+    const struct gather_plan *plan = router->plan;
+    memset(router->received, 0,
+           (size_t)plan->shape.boards * plan->max_blocks * sizeof router->received[0]);
+    memset(router->cursor, 0, sizeof router->cursor);
+    router->sealed = 0;
+    count_missing(router);
+}
+
+void emu_router_keep(struct emu_router *router) {
+    router->kept_bytes = 0;
+    if (!router->prepared || router->boards < 2) return;
+    const struct gather_plan *plan = router->plan;
+    const uint32_t *starts = plan->share_start + router->rank;
+    uint64_t element = plan->shape.element_bytes, rows = plan->shape.rows;
+    uint64_t width = (starts[1] - starts[0]) * element;
+    const uint8_t *from = router->base + starts[0] * element;
+    if (rows * width > EMU_KEPT_BYTES) return;
+    for (uint64_t row = 0; row < rows; row++)
+        memcpy(router->kept[router->kept_place] + row * width, from + row * router->stride, width);
+    router->kept_bytes = (uint32_t)(rows * width);
 }
 
 /* The gather begins with the next pump: frames are for when no board runs. */
@@ -142,6 +171,8 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
     memset(router->in_by, 0, sizeof router->in_by);
     router->blocked = 0;
     router->plan = NULL;
+    router->prepared = prepare(board, false) == LORA_OK;
+    emu_router_keep(router);
     board->links_awake = true;
 }
 
@@ -151,9 +182,10 @@ void emu_router_begin(struct emu_board *board) {
     router->frames_dropped = board->frames_dropped;
     board->frames_dropped = 0;
     router->failed_port = LORA_NO_PORT;
-    router->status = begin(board, router->command, router->list, router->step_state);
+    router->status = router->prepared ? (uint32_t)LORA_OK : prepare(board, true);
     router->command = NULL;
     if (router->status) router->state = LORA_UNIT_FAILED;
+    else arm(router);
 }
 
 uint32_t emu_router_sum(const struct emu_router *router) {

@@ -9,23 +9,20 @@ uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds) {
     return microseconds * cluster->clock_hz / 1000000;
 }
 
+static bool links_awake(const struct emu_cluster *cluster) {
+    for (uint32_t i = 0; i < cluster->boards; i++)
+        if (cluster->board[i].links_awake) return true;
+    return false;
+}
+
 /* Links settle before firmware looks: a gather wakes it when segments are complete, not by
  * frame. */
 static bool run_links(struct emu_cluster *cluster) {
-    bool any = false;
+    if (!links_awake(cluster)) return false;
     uint64_t began = emu_profiler_begin(&cluster->profiler);
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (uint32_t i = 0; i < cluster->boards; i++) {
-            struct emu_board *board = &cluster->board[i];
-            if (!board->links_awake) continue;
-            any = moved = true;
-            if (emu_router_pump(board)) board->awake = true;
-            if (board->link_test.active) board->awake = true;
-        }
-    }
-    if (any) emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
-    return any;
+    if (!emu_gather_direct(cluster)) emu_router_settle(cluster);
+    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
+    return true;
 }
 
 static bool run_slice(struct emu_cluster *cluster) {

@@ -1,0 +1,197 @@
+/* All-gathers without frames. Where all boards begin the same gather at once and no link has a
+ * fault, it is known which frames would move and that all would arrive: each board files the
+ * others' columns itself, on its own thread, and counters advance by what frames of such a gather
+ * have added to them. Everything else takes router.c's way, also the first gather of a shape. */
+#include "board.h"
+
+#include <string.h>
+
+/* --- whether a gather may do without frames --------------------------------------------------- */
+static bool is_beginning(const struct emu_cluster *cluster) {
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        const struct emu_board *board = &cluster->board[b];
+        const struct emu_router *router = &board->router;
+        if (!board->links_awake || router->state != LORA_UNIT_BUSY || !router->command ||
+            !router->prepared || router->kept_bytes == 0 || router->misfile.on || router->stuck ||
+            board->link_test.active)
+            return false;
+    }
+    return cluster->boards > 1 && !cluster->has_far;
+}
+
+/* Boards by rank; false where they do not take part in one and the same gather. */
+static bool find_ranks(struct emu_cluster *cluster, struct emu_router *routers[]) {
+    const struct emu_router *first = &cluster->board[0].router;
+    memset(routers, 0, cluster->boards * sizeof *routers);
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        struct emu_router *router = &cluster->board[b].router;
+        if (router->plan != first->plan || router->boards != cluster->boards ||
+            router->ring != first->ring || router->epoch != first->epoch ||
+            router->step != first->step || router->collective != first->collective ||
+            routers[router->rank])
+            return false;
+        routers[router->rank] = router;
+    }
+    return true;
+}
+
+/* What leaves one way arrives at the neighbour, which no frame reaches before. */
+static bool is_clear(const struct emu_port *port, const struct emu_router *to, uint32_t direction) {
+    const struct emu_port *far = port->peer;
+    return port->up && far == to->in[direction] && far->head == far->tail && !far->held &&
+           !emu_port_has_frame_faults(port);
+}
+
+static bool are_clear(struct emu_router *const *routers, uint32_t boards) {
+    for (uint32_t rank = 0; rank < boards; rank++) {
+        const struct emu_router *router = routers[rank];
+        const struct emu_router *next = routers[(rank + 1) % boards];
+        const struct emu_router *previous = routers[(rank + boards - 1) % boards];
+        const struct emu_port *forward = router->out[EMU_NEXT], *back = router->out[EMU_PREVIOUS];
+        if (forward && !is_clear(forward, next, EMU_NEXT)) return false;
+        if (back && !is_clear(back, previous, EMU_PREVIOUS)) return false;
+    }
+    return true;
+}
+
+/* --- counters --------------------------------------------------------------------------------- */
+/* What a port's counters are now, less what is in `before`. */
+static struct gather_port counted(const struct emu_router *router, const struct emu_port *port,
+                                  const struct gather_port *before) {
+    const struct emu_port_counters *counters = &port->counters;
+    return (struct gather_port){.sent = router->out_of[port->index],
+                                .received = router->in_by[port->index],
+                                .tx = counters->tx - before->tx,
+                                .rx = counters->rx - before->rx,
+                                .frames = counters->frames_received - before->frames,
+                                .flow_full = counters->flow_full - before->flow_full,
+                                .flow_empty = counters->flow_empty - before->flow_empty,
+                                .frame_bytes = port->frame_bytes - before->frame_bytes,
+                                .payload_bytes = port->payload_bytes - before->payload_bytes};
+}
+
+/* Of all ports that take part, by rank and direction. */
+static void count_all(struct emu_router *const *routers, uint32_t boards,
+                      const struct gather_counts *before, struct gather_counts *counts) {
+    for (uint32_t rank = 0; rank < boards; rank++)
+        for (uint32_t d = 0; d < EMU_DIRECTIONS; d++)
+            if (routers[rank]->out[d])
+                counts[rank].ports[d] = counted(routers[rank], routers[rank]->out[d],
+                                                &before[rank].ports[d]);
+}
+
+/* The first gather of its shape moves frames. */
+static void learn(struct emu_cluster *cluster, struct emu_router *const *routers,
+                  struct gather_plan *plan) {
+    static const struct gather_counts none[LORA_MAX_BOARDS];
+    struct gather_counts before[LORA_MAX_BOARDS];
+    count_all(routers, cluster->boards, none, before);
+    emu_router_settle(cluster);
+    count_all(routers, cluster->boards, before, plan->counts);
+    plan->counted_ring = routers[0]->ring;
+    plan->counted = true;
+    for (uint32_t rank = 0; rank < cluster->boards; rank++)
+        if (routers[rank]->state != LORA_UNIT_DONE) plan->counted = false;
+}
+
+static void add_counts(struct emu_port *port, const struct gather_port *more) {
+    port->counters.tx += more->tx;
+    port->counters.rx += more->rx;
+    port->counters.frames_received += more->frames;
+    port->counters.flow_full += more->flow_full;
+    port->counters.flow_empty += more->flow_empty;
+    port->frame_bytes += more->frame_bytes;
+    port->payload_bytes += more->payload_bytes;
+}
+
+static void count_again(struct emu_cluster *cluster, struct emu_router *const *routers) {
+    for (uint32_t rank = 0; rank < cluster->boards; rank++) {
+        const struct emu_router *router = routers[rank];
+        for (uint32_t d = 0; d < EMU_DIRECTIONS; d++)
+            if (router->out[d]) add_counts(router->out[d], &router->plan->counts[rank].ports[d]);
+    }
+}
+
+static struct gather_plan *plan_to_learn(struct emu_cluster *cluster,
+                                         const struct gather_plan *plan) {
+    struct gather_plan **plans = cluster->plans.plans;
+    while (*plans != plan) plans++;
+    return *plans;
+}
+
+bool emu_gather_direct(struct emu_cluster *cluster) {
+    struct emu_router *routers[LORA_MAX_BOARDS];
+    if (!is_beginning(cluster) || !find_ranks(cluster, routers) ||
+        !are_clear(routers, cluster->boards))
+        return false;
+    const struct gather_plan *plan = routers[0]->plan;
+    if (!plan->counted || plan->counted_ring != routers[0]->ring) {
+        learn(cluster, routers, plan_to_learn(cluster, plan));
+        return true;
+    }
+    count_again(cluster, routers);
+    for (uint32_t rank = 0; rank < cluster->boards; rank++) {
+        cluster->kept[rank] = routers[rank]->kept[routers[rank]->kept_place];
+        routers[rank]->direct = true;
+    }
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        cluster->board[b].links_awake = false;
+        cluster->board[b].awake = true;
+    }
+    return true;
+}
+
+/* --- on the own thread of a board ------------------------------------------------------------- */
+static void file_columns(const struct emu_router *router, uint32_t source, const uint8_t *kept) {
+    const struct gather_plan *plan = router->plan;
+    uint64_t element = plan->shape.element_bytes, first = plan->share_start[source] * element;
+    uint64_t width = plan->share_start[source + 1] * element - first;
+    for (uint32_t row = 0; row < plan->shape.rows; row++)
+        memcpy(router->base + (uint64_t)row * router->stride + first, kept + row * width, width);
+}
+
+/* As if the source's blocks had come by frames. */
+static void note_received(struct emu_router *router, uint32_t source) {
+    const struct gather_source *from = &router->plan->sources[source];
+    for (uint32_t number = 0; number < from->block_count; number++)
+        router->received[source * router->plan->max_blocks + number] = from->blocks[number].bytes;
+}
+
+static void note_done(struct emu_board *board) {
+    struct emu_router *router = &board->router;
+    const struct gather_plan *plan = router->plan;
+    router->frames_sent = router->frames_received = 0;
+    router->frames_dropped = board->frames_dropped;
+    board->frames_dropped = 0;
+    router->failed_port = LORA_NO_PORT;
+    router->status = LORA_OK;
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) router->groups_done[s] = plan->groups;
+    memset(router->missing, 0, sizeof router->missing);
+    router->missing_total = 0;
+    for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
+        const struct emu_port *port = router->out[d];
+        const struct gather_port *counts = &plan->counts[router->rank].ports[d];
+        router->cursor[d].block = plan->sources[router->rank].block_count;
+        if (!port) continue;
+        router->out_of[port->index] = counts->sent;
+        router->in_by[port->index] = counts->received;
+        router->frames_sent += counts->sent;
+        router->frames_received += counts->received;
+    }
+    router->state = LORA_UNIT_DONE;
+}
+
+void emu_gather_file(struct emu_board *board) {
+    struct emu_router *router = &board->router;
+    uint64_t began = emu_profiler_begin(&board->cluster->profiler);
+    for (uint32_t source = 0; source < router->boards; source++) {
+        if (source == router->rank) continue;
+        file_columns(router, source, board->cluster->kept[source]);
+        note_received(router, source);
+    }
+    note_done(board);
+    router->command = NULL;
+    router->direct = false;
+    router->kept_place ^= 1; /* others still read this one */
+    emu_profiler_end(&board->cluster->profiler, &board->tally, EMU_LINKS, began);
+}
