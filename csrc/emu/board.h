@@ -100,17 +100,22 @@ struct emu_posted { /* the firmware's last write, on its way to memory */
     uint8_t data[sizeof(struct lora_completion)];
 };
 
-struct emu_board { /* lines of its own: boards run on different threads */
+/* Lines of its own: boards run on different threads. In front what threads read of each other's
+ * boards between two polls. */
+struct emu_board {
     _Alignas(LORA_LINE_BYTES) struct emu_cluster *cluster;
-    uint32_t index;
     uint64_t clock; /* board time while the firmware runs, cycles; all meet at the cluster's */
-    struct lora_board_info info;
-    struct emu_memory memory;
+    uint32_t index;
     bool programmed, in_flight;
     bool awake;         /* the firmware has something to look at */
     bool links_awake;   /* the Router has: a frame came, or a free slot for one */
     bool concurrent;    /* polled while other threads poll other boards: reaches none of them */
     bool local_kernels; /* and every thread has a board: modest kernels are not shared */
+    struct emu_link_test link_test;
+    struct emu_link_requests link_requests;
+    struct emu_router router;
+    struct lora_board_info info;
+    struct emu_memory memory;
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     uint32_t token_seen;                     /* LORA_REG_TOKEN as the host knows it */
     bool followed;                           /* the host looks at it while this run goes on */
@@ -119,9 +124,6 @@ struct emu_board { /* lines of its own: boards run on different threads */
     uint32_t queued; /* units that wait for a batch, in the order of their starts */
     struct emu_unit *queue[LORA_UNITS];
     struct emu_tally tally; /* of this poll, while the profiler is on */
-    struct emu_router router;
-    struct emu_link_requests link_requests;
-    struct emu_link_test link_test;
     struct emu_port ports[LORA_PORTS];
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */

@@ -6,13 +6,17 @@
 
 #include <stdatomic.h>
 
+struct polled { /* a board, on a line of its thread's */
+    _Alignas(LORA_LINE_BYTES) struct emu_board *board;
+    atomic_bool taken;
+    uint32_t thread; /* that polled it */
+    uint64_t ticks;  /* that it took, while the profiler is on */
+};
+
 struct polls {
     struct emu_cluster *cluster;
     uint32_t count, threads;
-    struct emu_board *boards[LORA_MAX_BOARDS];
-    atomic_bool taken[LORA_MAX_BOARDS];
-    uint32_t thread[LORA_MAX_BOARDS]; /* that polled it */
-    uint64_t ticks[LORA_MAX_BOARDS];  /* that it took, while the profiler is on */
+    struct polled boards[LORA_MAX_BOARDS];
 };
 
 /* A read that ECC cannot correct gets no answer: the core stops in it. */
@@ -39,18 +43,19 @@ static void poll(struct emu_board *board) {
     emu_hal_bind(NULL);
 }
 
-static bool take(struct polls *polls, uint32_t at) {
-    return !atomic_load_explicit(&polls->taken[at], memory_order_relaxed) &&
-           !atomic_exchange(&polls->taken[at], true);
+static bool take(struct polled *polled) {
+    return !atomic_load_explicit(&polled->taken, memory_order_relaxed) &&
+           !atomic_exchange(&polled->taken, true);
 }
 
-static void poll_one(struct polls *polls, uint32_t at, uint32_t thread) {
-    const struct emu_profiler *profiler = &polls->cluster->profiler;
+static void poll_one(struct polled *polled, uint32_t thread) {
+    struct emu_board *board = polled->board;
+    const struct emu_profiler *profiler = &board->cluster->profiler;
     uint64_t began = emu_profiler_begin(profiler);
-    if (polls->boards[at]->router.direct) emu_gather_file(polls->boards[at]);
-    poll(polls->boards[at]);
-    polls->thread[at] = thread;
-    polls->ticks[at] = emu_profiler_begin(profiler) - began;
+    if (board->router.direct) emu_gather_file(board);
+    poll(board);
+    polled->thread = thread;
+    polled->ticks = emu_profiler_begin(profiler) - began;
 }
 
 /* An item is a thread's boards, then what others have left. */
@@ -58,9 +63,9 @@ static void poll_item(void *context, uint32_t item, uint32_t thread) {
     struct polls *polls = context;
     (void)item;
     for (uint32_t at = thread % polls->threads; at < polls->count; at += polls->threads)
-        if (take(polls, at)) poll_one(polls, at, thread);
+        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
     for (uint32_t at = 0; at < polls->count; at++)
-        if (take(polls, at)) poll_one(polls, at, thread);
+        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
 }
 
 /* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside
@@ -68,13 +73,15 @@ static void poll_item(void *context, uint32_t item, uint32_t thread) {
 static void count_busiest(struct polls *polls) {
     uint64_t busy[LORA_POOL_THREADS] = {0};
     uint32_t busiest = 0;
-    for (uint32_t i = 0; i < polls->count; i++) busy[polls->thread[i]] += polls->ticks[i];
+    for (uint32_t i = 0; i < polls->count; i++)
+        busy[polls->boards[i].thread] += polls->boards[i].ticks;
     for (uint32_t t = 1; t < LORA_POOL_THREADS; t++)
         if (busy[t] > busy[busiest]) busiest = t;
     for (uint32_t i = 0; i < polls->count; i++) {
-        if (polls->thread[i] == busiest)
-            emu_tally_add(&polls->cluster->profiler.tally, &polls->boards[i]->tally);
-        polls->boards[i]->tally = (struct emu_tally){0};
+        struct emu_board *board = polls->boards[i].board;
+        if (polls->boards[i].thread == busiest)
+            emu_tally_add(&polls->cluster->profiler.tally, &board->tally);
+        board->tally = (struct emu_tally){0};
     }
 }
 
@@ -88,9 +95,10 @@ static void settle(struct emu_cluster *cluster, struct emu_board *board) {
 /* Frames of simulated cards. Each sees what was sent before this, whatever its place. */
 static void exchange(const struct polls *polls, void (*move)(void *core)) {
     for (uint32_t i = 0; move && i < polls->count; i++) {
-        if (!polls->boards[i]->programmed) continue;
-        emu_hal_bind(polls->boards[i]);
-        move(polls->boards[i]->core);
+        struct emu_board *board = polls->boards[i].board;
+        if (!board->programmed) continue;
+        emu_hal_bind(board);
+        move(board->core);
     }
     if (move) emu_hal_bind(NULL);
 }
@@ -108,19 +116,19 @@ static void gather_awake(struct polls *polls) {
         struct emu_board *board = &cluster->board[b];
         if (!board->awake) continue;
         if (reaches_others(board)) polls->threads = 1;
-        polls->boards[polls->count++] = board;
+        polls->boards[polls->count++].board = board;
     }
     if (polls->threads > polls->count) polls->threads = polls->count;
 }
 
 static void begin_board(struct polls *polls, uint32_t at) {
-    struct emu_board *board = polls->boards[at];
+    struct emu_board *board = polls->boards[at].board;
     board->clock = polls->cluster->now;
     board->concurrent = polls->threads > 1;
     board->local_kernels = board->concurrent &&
                            polls->threads == lora_pool_threads(polls->cluster->pool);
     board->link_requests.link_test = false;
-    atomic_init(&polls->taken[at], false);
+    atomic_init(&polls->boards[at].taken, false);
 }
 
 bool emu_boards_poll(struct emu_cluster *cluster) {
@@ -131,7 +139,7 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
     for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);
     lora_pool_run(cluster->pool, polls.threads, poll_item, &polls);
     if (cluster->profiler.on) count_busiest(&polls);
-    for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i]);
+    for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i].board);
     exchange(&polls, cluster->control->send);
     exchange(&polls, cluster->control->take);
     return true;

@@ -23,12 +23,18 @@ struct emu_plans { /* of all boards of a cluster */
     struct gather_plan *plans[EMU_PLANS]; /* NULL until needed */
 };
 
-struct emu_router {
-    uint32_t state;                    /* enum lora_unit_state */
-    bool prepared;                     /* its command was checked and has a plan */
-    bool direct;                       /* without frames: filed by this board's own thread */
-    uint32_t kept_place, kept_bytes;   /* of `kept`; no bytes: the columns are not there */
+struct emu_router { /* in front what threads tell each other of a gather that begins */
+    _Alignas(LORA_LINE_BYTES) uint32_t state; /* enum lora_unit_state */
+    bool prepared;                            /* its command was checked and has a plan */
+    bool direct;                              /* without frames: filed by this board's own thread */
+    bool ring;
     const struct lora_gather *command; /* that is to begin; NULL once it has */
+    const struct gather_plan *plan;
+    uint32_t rank, boards, owners; /* among the boards of this gather */
+    uint32_t epoch, step, collective;
+    uint32_t kept_place, kept_bytes;      /* of `kept`; no bytes: the columns are not there */
+    struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
+    struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
     const struct lora_list *list;
     const struct lora_step_state *step_state;
     uint32_t status; /* enum lora_status of a failed gather */
@@ -36,14 +42,8 @@ struct emu_router {
     uint32_t frames_sent, frames_received, frames_dropped;
     uint32_t out_of[LORA_PORTS], in_by[LORA_PORTS]; /* frames of this gather by port */
     uint32_t blocked;                               /* a bit a port: the far FIFO was full */
-    const struct gather_plan *plan;
-    uint32_t rank, boards, owners; /* among the boards of this gather */
-    bool ring;
-    struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
-    struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
-    uint8_t *base;                        /* row 0 of the on-chip buffer */
+    uint8_t *base;                                  /* row 0 of the on-chip buffer */
     uint32_t stride;
-    uint32_t epoch, step, collective;
     uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
     uint32_t missing_total;
     uint32_t groups_done[LORA_SEGMENTS];
