@@ -1,7 +1,8 @@
 /* All-gathers without frames. Where all boards begin the same gather at once and no link has a
  * fault, it is known which frames would move and that all would arrive: each board files the
  * others' columns itself, on its own thread, and counters advance by what frames of such a gather
- * have added to them. Everything else takes router.c's way, also the first gather of a shape. */
+ * have added to them. Everything else takes router.c's way, also the first two gathers of a
+ * shape: one makes the plan, the next is counted. */
 #include "board.h"
 
 #include <string.h>
@@ -64,8 +65,7 @@ static struct gather_port counted(const struct emu_router *router, const struct 
                                 .tx = counters->tx - before->tx,
                                 .rx = counters->rx - before->rx,
                                 .frames = counters->frames_received - before->frames,
-                                .flow_full = counters->flow_full - before->flow_full,
-                                .flow_empty = counters->flow_empty - before->flow_empty,
+                                .stops = counters->flow_full - before->stops,
                                 .frame_bytes = port->frame_bytes - before->frame_bytes,
                                 .payload_bytes = port->payload_bytes - before->payload_bytes};
 }
@@ -80,7 +80,14 @@ static void count_all(struct emu_router *const *routers, uint32_t boards,
                                                 &before[rank].ports[d]);
 }
 
-/* The first gather of its shape moves frames. */
+/* Whether the gather is over, and no FIFO was full meanwhile: that depends on the order of boards.
+ */
+static bool went_well(const struct emu_router *router, const struct gather_counts *counts) {
+    return router->state == LORA_UNIT_DONE && counts->ports[EMU_NEXT].stops == 0 &&
+           counts->ports[EMU_PREVIOUS].stops == 0;
+}
+
+/* This gather moves frames, which are counted. */
 static void learn(struct emu_cluster *cluster, struct emu_router *const *routers,
                   struct gather_plan *plan) {
     static const struct gather_counts none[LORA_MAX_BOARDS];
@@ -91,15 +98,13 @@ static void learn(struct emu_cluster *cluster, struct emu_router *const *routers
     plan->counted_ring = routers[0]->ring;
     plan->counted = true;
     for (uint32_t rank = 0; rank < cluster->boards; rank++)
-        if (routers[rank]->state != LORA_UNIT_DONE) plan->counted = false;
+        if (!went_well(routers[rank], &plan->counts[rank])) plan->counted = false;
 }
 
 static void add_counts(struct emu_port *port, const struct gather_port *more) {
     port->counters.tx += more->tx;
     port->counters.rx += more->rx;
     port->counters.frames_received += more->frames;
-    port->counters.flow_full += more->flow_full;
-    port->counters.flow_empty += more->flow_empty;
     port->frame_bytes += more->frame_bytes;
     port->payload_bytes += more->payload_bytes;
 }
@@ -171,8 +176,8 @@ static void note_done(struct emu_board *board) {
     for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
         const struct emu_port *port = router->out[d];
         const struct gather_port *counts = &plan->counts[router->rank].ports[d];
-        router->cursor[d].block = plan->sources[router->rank].block_count;
         if (!port) continue;
+        router->cursor[d].block = plan->sources[router->rank].block_count;
         router->out_of[port->index] = counts->sent;
         router->in_by[port->index] = counts->received;
         router->frames_sent += counts->sent;

@@ -36,10 +36,10 @@ struct gather_wait { /* what a board has to receive from the others at first */
     uint32_t groups_done[LORA_SEGMENTS];
 };
 
-struct gather_port {         /* what a gather adds to a port's counters */
-    uint32_t sent, received; /* frames, by the Router's own count */
-    uint32_t tx, rx, frames; /* 64-byte transfers, frames received */
-    uint32_t flow_full, flow_empty;
+struct gather_port {                     /* what a gather adds to a port's counters */
+    uint32_t sent, received;             /* frames, by the Router's own count */
+    uint32_t tx, rx, frames;             /* 64-byte transfers, frames received */
+    uint32_t stops;                      /* of the sender, at a full FIFO */
     uint64_t frame_bytes, payload_bytes; /* sent */
 };
 

@@ -1,7 +1,8 @@
 /* Polls the firmware of the boards that are awake. Between two gathers boards have nothing in
- * common, so several threads poll at once. What a board asks of the links is done afterwards, board
- * by board. Each board has a thread that it returns to, because its state is in that core's cache;
- * other threads take the boards of a late one. */
+ * common but the columns that they keep for each other (gather_direct.c), so several threads poll
+ * at once. What a board asks of the links is done afterwards, board by board. Each board has a
+ * thread that it returns to, because its state is in that core's cache; other threads take the
+ * boards of a late one. */
 #include "board.h"
 
 #include <stdatomic.h>

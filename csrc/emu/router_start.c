@@ -128,7 +128,7 @@ static uint32_t prepare(struct emu_board *board, bool alone) {
                                  .owners = (uint8_t)router->owners};
     router->plan = find_plan(&board->cluster->plans, &shape);
     if (!router->plan && alone) router->plan = make_plan(board->cluster, &shape);
-    if (!router->plan) return LORA_ERR_UNIT; /* this computer's memory is exhausted */
+    if (!router->plan) return LORA_ERR_UNIT; /* not yet, or this computer's memory is exhausted */
     memset(router->out, 0, sizeof router->out);
     memset(router->in, 0, sizeof router->in);
     return router->boards > 1 && rows > 0 && !connect(board, list) ? LORA_ERR_LINK_DOWN : LORA_OK;
@@ -185,7 +185,7 @@ void emu_router_begin(struct emu_board *board) {
     router->status = router->prepared ? (uint32_t)LORA_OK : prepare(board, true);
     router->command = NULL;
     if (router->status) router->state = LORA_UNIT_FAILED;
-    else arm(router);
+    if (router->plan) arm(router);
 }
 
 uint32_t emu_router_sum(const struct emu_router *router) {
@@ -199,6 +199,7 @@ uint32_t emu_router_sum(const struct emu_router *router) {
 
 void emu_router_abort(struct emu_board *board) {
     board->router.state = LORA_UNIT_IDLE;
+    if (board->router.command) board->router.plan = NULL; /* it had not begun */
     board->router.command = NULL;
 }
 

@@ -2,13 +2,10 @@
  * what is left to frames. */
 #include "emu_rows.h"
 
-#define ROWS 3
-
 static struct emu_cluster *cluster_of(const struct run *run) { return run->boards[0]->cluster; }
 
 static void start_all(struct run *run, uint8_t *full) {
-    run->state.row_count = ROWS;
-    scatter(run, full, ROWS);
+    scatter(run, full, run->state.row_count);
     run->gather.collective++;
     for (uint32_t b = 0; b < run->cluster.boards; b++)
         emu_unit_start(run->boards[b], LORA_UNIT_ROUTER, (void *)&run->gather, &run->lists[b],
@@ -21,7 +18,17 @@ struct totals {
     uint32_t out_of[LORA_MAX_BOARDS][LORA_PORTS], in_by[LORA_MAX_BOARDS][LORA_PORTS];
     struct emu_port_counters counters[LORA_MAX_BOARDS][LORA_PORTS];
     uint64_t bytes[LORA_MAX_BOARDS][LORA_PORTS], payload[LORA_MAX_BOARDS][LORA_PORTS];
+    uint32_t progress[LORA_MAX_BOARDS]; /* a sum of the Router's own state */
 };
+
+static uint32_t sum_of(const struct emu_router *router) {
+    const struct gather_plan *plan = router->plan;
+    uint64_t blocks = plan->shape.boards * plan->max_blocks;
+    uint32_t sum = lora_crc32(0, router->received, blocks * sizeof router->received[0]);
+    sum = lora_crc32(sum, router->missing, sizeof router->missing[0] * plan->groups);
+    sum = lora_crc32(sum, &router->missing_total, sizeof router->missing_total);
+    return lora_crc32(sum, router->cursor, sizeof router->cursor);
+}
 
 static void clear_port(struct emu_port *port) {
     memset(&port->counters, 0, sizeof port->counters);
@@ -37,7 +44,9 @@ static struct totals take_totals(struct run *run) {
         uint32_t groups[LORA_SEGMENTS];
         emu_hal_bind(board);
         hal_unit_segments(LORA_UNIT_ROUTER, groups);
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) CHECK(groups[s] == 1);
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            CHECK(groups[s] == (run->state.row_count + LORA_ROW_GROUP - 1) / LORA_ROW_GROUP);
+        totals.progress[b] = sum_of(&board->router);
         CHECK(board->awake && !board->links_awake);
         CHECK(emu_unit_poll(board, LORA_UNIT_ROUTER, &totals.results[b]) == LORA_UNIT_DONE);
         memcpy(totals.out_of[b], board->router.out_of, sizeof totals.out_of[b]);
@@ -70,45 +79,67 @@ static void file_all(struct run *run) {
         CHECK(run->boards[b]->router.direct);
         emu_gather_file(run->boards[b]);
         memcpy(filed[b], onchip, TEST_ONCHIP);
-        memset(onchip + g->offset, 0x77, ROWS * g->stride);
+        memset(onchip + g->offset, 0x77, run->state.row_count * g->stride);
         emu_router_keep(&run->boards[b]->router);
     }
     for (uint32_t b = 0; b < boards; b++)
         memcpy(run->boards[b]->memory.base[LORA_BANK_ONCHIP], filed[b], TEST_ONCHIP);
 }
 
+/* Whether every board has columns, and no more than it keeps. */
+static bool fits(const struct run *run) {
+    const struct lora_gather *g = &run->gather;
+    for (uint32_t b = 0; b < run->cluster.boards; b++) {
+        uint32_t columns = share_start(g, run->cluster.boards, b + 1) -
+                           share_start(g, run->cluster.boards, b);
+        uint32_t bytes = columns * g->element_bytes * run->state.row_count;
+        if (bytes == 0 || bytes > EMU_KEPT_BYTES) return false;
+    }
+    return true;
+}
+
+/* Makes the plan, counts, then needs no frames. */
+static void check_turns(struct run *run) {
+    static uint8_t full[TEST_ONCHIP];
+    struct totals framed = {0};
+    for (uint32_t turn = 0; turn < 5; turn++) {
+        start_all(run, full);
+        bool direct = fits(run) && turn > 1;
+        CHECK(emu_gather_direct(cluster_of(run)) == (fits(run) && turn > 0));
+        CHECK(run->boards[0]->router.direct == direct);
+        if (direct) file_all(run);
+        else emu_router_settle(cluster_of(run));
+        CHECK(gathered(run, full, run->state.row_count));
+        struct totals totals = take_totals(run);
+        leave_sums_out(&totals);
+        if (turn == 0) framed = totals;
+        CHECK(memcmp(&totals, &framed, sizeof totals) == 0);
+        CHECK(totals.results[0].frames_sent + totals.results[1].frames_sent > 0);
+    }
+}
+
 static void check_direct(uint32_t boards, enum test_shape shape) {
     static const struct {
         uint32_t columns;
         uint16_t share, segment, element;
-    } cases[] = {{256, 32, 32, 2}, {8, 1, 1, 8}, {1000, 96, 32, 2}, {3000, 32, 32, 1}};
-    static uint8_t full[TEST_ONCHIP];
+    } cases[] = {
+        {256, 32, 32, 2}, {8, 1, 1, 8}, {1000, 96, 32, 2}, {3000, 32, 32, 1}, {31, 32, 32, 2}};
+    static const uint32_t rows[] = {1, 3, 20, 64};
     struct run run = run_open(boards, shape);
     for (uint32_t i = 0; i < boards * LORA_PORTS; i++)
         clear_port(&run.boards[i / LORA_PORTS]->ports[i % LORA_PORTS]);
-    for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        uint32_t width = cases[c].columns * cases[c].element;
-        run.gather.columns = cases[c].columns;
-        run.gather.share_unit = cases[c].share;
-        run.gather.segment_unit = cases[c].segment;
-        run.gather.element_bytes = cases[c].element;
-        run.gather.offset = 128;
-        run.gather.stride = (width + 127) / 64 * 64;
-        struct totals framed = {0};
-        for (uint32_t turn = 0; turn < 5; turn++) {
-            start_all(&run, full);
-            if (turn == 0) emu_router_settle(cluster_of(&run)); /* makes the plan */
-            else CHECK(emu_gather_direct(cluster_of(&run)));
-            if (turn > 1) file_all(&run);
-            else CHECK(!run.boards[0]->router.direct);
-            CHECK(gathered(&run, full, ROWS));
-            struct totals totals = take_totals(&run);
-            leave_sums_out(&totals);
-            if (turn == 0) framed = totals;
-            CHECK(memcmp(&totals, &framed, sizeof totals) == 0);
-            CHECK(totals.results[0].frames_sent > 0 && totals.payload[0][1] > 0);
+    for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            uint32_t width = cases[c].columns * cases[c].element;
+            run.gather.columns = cases[c].columns;
+            run.gather.share_unit = cases[c].share;
+            run.gather.segment_unit = cases[c].segment;
+            run.gather.element_bytes = cases[c].element;
+            run.gather.offset = 128;
+            run.gather.stride = (width + 127) / 64 * 64;
+            run.state.row_count = rows[r];
+            check_turns(&run);
         }
-    }
     run_close(&run);
 }
 
@@ -116,7 +147,7 @@ static void refused(struct run *run, const uint8_t *full) {
     CHECK(!emu_gather_direct(cluster_of(run)));
     for (uint32_t b = 0; b < run->cluster.boards; b++) CHECK(!run->boards[b]->router.direct);
     emu_router_settle(cluster_of(run));
-    CHECK(gathered(run, full, ROWS));
+    CHECK(gathered(run, full, run->state.row_count));
     (void)take_totals(run);
 }
 
@@ -125,6 +156,7 @@ static void check_frames(void) {
     static uint8_t full[TEST_ONCHIP];
     struct run run = run_open(4, TEST_RING);
     struct emu_port *port = &run.boards[2]->ports[1];
+    run.state.row_count = 3;
     run.gather.columns = 256;
     run.gather.share_unit = run.gather.segment_unit = 32;
     run.gather.element_bytes = 2;
@@ -169,12 +201,18 @@ static void check_frames(void) {
     cluster_of(&run)->has_far = true;
     CHECK(!emu_gather_direct(cluster_of(&run)));
     cluster_of(&run)->has_far = false;
+    run.boards[2]->link_test.active = true;
+    CHECK(!emu_gather_direct(cluster_of(&run)));
+    run.boards[2]->link_test.active = false;
+    port->up = false;
+    CHECK(!emu_gather_direct(cluster_of(&run)));
+    port->up = true;
     port->peer->held = true;
     CHECK(!emu_gather_direct(cluster_of(&run)));
     port->peer->held = false;
     CHECK(emu_gather_direct(cluster_of(&run)));
     file_all(&run);
-    CHECK(gathered(&run, full, ROWS));
+    CHECK(gathered(&run, full, run.state.row_count));
     run_close(&run);
 }
 
@@ -182,6 +220,7 @@ static void check_frames(void) {
 static void check_disagreement(void) {
     static uint8_t full[TEST_ONCHIP];
     struct run run = run_open(2, TEST_RING);
+    run.state.row_count = 3;
     run.gather.columns = 64;
     run.gather.share_unit = run.gather.segment_unit = 32;
     run.gather.element_bytes = 2;
@@ -202,8 +241,37 @@ static void check_disagreement(void) {
     run.boards[1]->router.epoch++;
     CHECK(!emu_gather_direct(cluster_of(&run)));
     run.boards[1]->router.epoch--;
+    run.boards[1]->router.step++;
+    CHECK(!emu_gather_direct(cluster_of(&run)));
+    run.boards[1]->router.step--;
     run.boards[1]->router.in[EMU_NEXT] = &run.boards[1]->ports[1]; /* cables are crossed */
     CHECK(!emu_gather_direct(cluster_of(&run)));
+    run_close(&run);
+}
+
+/* A slice of the emulator takes the same way, with two threads. */
+static void check_slices(void) {
+    static uint8_t full[TEST_ONCHIP];
+    struct run run = run_open(4, TEST_RING);
+    struct hal_unit_result result;
+    uint32_t moved;
+    run.state.row_count = 2;
+    run.gather.columns = 256;
+    run.gather.share_unit = run.gather.segment_unit = 32;
+    run.gather.element_bytes = 2;
+    run.gather.stride = 512;
+    cluster_of(&run)->pool = lora_pool_create(2);
+    for (uint32_t turn = 0; turn < 200; turn++) {
+        uint32_t place = run.boards[1]->router.kept_place;
+        start_all(&run, full);
+        CHECK(lora_emu_advance(run.cluster.id, 0, &moved) == LORA_OK && moved);
+        CHECK(gathered(&run, full, 2));
+        for (uint32_t b = 0; b < 4; b++)
+            CHECK(emu_unit_poll(run.boards[b], LORA_UNIT_ROUTER, &result) == LORA_UNIT_DONE);
+        CHECK((run.boards[1]->router.kept_place != place) == (turn > 1));
+    }
+    lora_pool_free(cluster_of(&run)->pool);
+    cluster_of(&run)->pool = NULL;
     run_close(&run);
 }
 
@@ -216,6 +284,7 @@ int main(void) {
     check_direct(8, TEST_PATH);
     check_frames();
     check_disagreement();
+    check_slices();
     puts("emu_direct: ok");
     return 0;
 }
