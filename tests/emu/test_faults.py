@@ -105,3 +105,11 @@ def test_links_with_silent_errors_fail_the_payload_check(transport: Transport) -
         transport.fault(cluster, 1, abi.FAULT_LINK_GARBLE, 1)
         with pytest.raises(LinkError, match=r"board 1.*board 2"):
             cluster.links_up(cluster.cables)
+
+
+def test_a_board_whose_registers_read_as_ones_has_left_the_bus(folder: Path) -> None:
+    with open_runner(folder, 2) as runner:
+        assert runner.cluster.emulated is not None
+        runner.cluster.emulated.fault(1, abi.FAULT_REGISTERS_ONES)
+        with pytest.raises(TransportError, match=r"board 1 .*the card has left the bus"):
+            runner.cluster.reset()
