@@ -24,7 +24,8 @@ IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
 # Verilator's runtime has 32 KiB of thread-local data. glibc keeps less free for a module
 # that is loaded late and wants its own at fixed places.
 TUNABLES = "glibc.rtld.optional_static_tls=65536"
-TRACED = "-Wl,--wrap=emu_wire_before"  # tests/rtl/card/frame_trace.c
+# tests/rtl/card/frame_trace.c
+TRACED = "-Wl,--wrap=emu_wire_before,--wrap=emu_gather_direct"
 
 
 def newest(paths: list[Path]) -> float:
