@@ -109,7 +109,7 @@ struct emu_board {
     bool programmed, in_flight;
     bool awake;         /* the firmware has something to look at */
     bool links_awake;   /* the Router has: a frame came, or a free slot for one */
-    bool concurrent;    /* polled while other threads poll other boards: reaches none of them */
+    bool concurrent;    /* polled while other threads poll other boards: changes none of them */
     bool local_kernels; /* and every thread has a board: modest kernels are not shared */
     struct emu_link_test link_test;
     struct emu_link_requests link_requests;

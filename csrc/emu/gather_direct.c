@@ -80,25 +80,25 @@ static void count_all(struct emu_router *const *routers, uint32_t boards,
                                                 &before[rank].ports[d]);
 }
 
-/* Whether the gather is over, and no FIFO was full meanwhile: that depends on the order of boards.
- */
-static bool went_well(const struct emu_router *router, const struct gather_counts *counts) {
+/* Whether the counts will be the same again: at a full FIFO they depend on the order in which
+ * boards move. */
+static bool is_repeatable(const struct emu_router *router, const struct gather_counts *counts) {
     return router->state == LORA_UNIT_DONE && counts->ports[EMU_NEXT].stops == 0 &&
            counts->ports[EMU_PREVIOUS].stops == 0;
 }
 
 /* This gather moves frames, which are counted. */
-static void learn(struct emu_cluster *cluster, struct emu_router *const *routers,
-                  struct gather_plan *plan) {
+static void learn(struct emu_cluster *cluster, struct emu_router *const *routers) {
     static const struct gather_counts none[LORA_MAX_BOARDS];
     struct gather_counts before[LORA_MAX_BOARDS];
+    struct gather_plan *plan = routers[0]->plan;
     count_all(routers, cluster->boards, none, before);
     emu_router_settle(cluster);
     count_all(routers, cluster->boards, before, plan->counts);
     plan->counted_ring = routers[0]->ring;
     plan->counted = true;
     for (uint32_t rank = 0; rank < cluster->boards; rank++)
-        if (!went_well(routers[rank], &plan->counts[rank])) plan->counted = false;
+        if (!is_repeatable(routers[rank], &plan->counts[rank])) plan->counted = false;
 }
 
 static void add_counts(struct emu_port *port, const struct gather_port *more) {
@@ -117,13 +117,6 @@ static void count_again(struct emu_cluster *cluster, struct emu_router *const *r
     }
 }
 
-static struct gather_plan *plan_to_learn(struct emu_cluster *cluster,
-                                         const struct gather_plan *plan) {
-    struct gather_plan **plans = cluster->plans.plans;
-    while (*plans != plan) plans++;
-    return *plans;
-}
-
 bool emu_gather_direct(struct emu_cluster *cluster) {
     struct emu_router *routers[LORA_MAX_BOARDS];
     if (!is_beginning(cluster) || !find_ranks(cluster, routers) ||
@@ -131,7 +124,7 @@ bool emu_gather_direct(struct emu_cluster *cluster) {
         return false;
     const struct gather_plan *plan = routers[0]->plan;
     if (!plan->counted || plan->counted_ring != routers[0]->ring) {
-        learn(cluster, routers, plan_to_learn(cluster, plan));
+        learn(cluster, routers);
         return true;
     }
     count_again(cluster, routers);

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-struct polled { /* a board, on a line of its thread's */
+struct polled { /* a board, on a cache line of its own */
     _Alignas(LORA_LINE_BYTES) struct emu_board *board;
     atomic_bool taken;
     uint32_t thread; /* that polled it */

@@ -29,7 +29,7 @@ struct emu_router { /* in front what threads tell each other of a gather that be
     bool direct;                              /* without frames: filed by this board's own thread */
     bool ring;
     const struct lora_gather *command; /* that is to begin; NULL once it has */
-    const struct gather_plan *plan;
+    struct gather_plan *plan;
     uint32_t rank, boards, owners; /* among the boards of this gather */
     uint32_t epoch, step, collective;
     uint32_t kept_place, kept_bytes;      /* of `kept`; no bytes: the columns are not there */

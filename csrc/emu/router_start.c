@@ -18,15 +18,15 @@ static bool in_use(const struct emu_cluster *cluster, const struct gather_plan *
     return false;
 }
 
-static const struct gather_plan *find_plan(const struct emu_plans *plans,
-                                           const struct gather_shape *shape) {
+static struct gather_plan *find_plan(const struct emu_plans *plans,
+                                     const struct gather_shape *shape) {
     for (uint32_t i = 0; i < EMU_PLANS; i++)
         if (memcmp(&plans->shapes[i], shape, sizeof *shape) == 0) return plans->plans[i];
     return NULL;
 }
 
-static const struct gather_plan *make_plan(struct emu_cluster *cluster,
-                                           const struct gather_shape *shape) {
+static struct gather_plan *make_plan(struct emu_cluster *cluster,
+                                     const struct gather_shape *shape) {
     struct emu_plans *plans = &cluster->plans;
     while (in_use(cluster, plans->plans[plans->next % EMU_PLANS])) plans->next++;
     uint32_t at = plans->next++ % EMU_PLANS;

@@ -8,10 +8,7 @@ static int check_idle(const struct lora_transport *transport, void *handle,
     int status = transport->register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
                                           failure);
     if (status) return status;
-    if (control == LORA_NONE)
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "AP_CTRL reads 0x%x: the card has left the bus; reset it or the machine",
-                         control);
+    if (control == LORA_NONE) return lora_fail_gone(failure, "AP_CTRL", control);
     if (control & LORA_AP_IDLE) return LORA_OK;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "a run is in flight (AP_CTRL 0x%x), idle expected; wait for it or reset",

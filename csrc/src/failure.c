@@ -25,6 +25,12 @@ int lora_fail(struct lora_failure *failure, int code, const char *format, ...) {
     return code;
 }
 
+int lora_fail_gone(struct lora_failure *failure, const char *name, uint32_t value) {
+    return lora_fail(failure, LORA_ERR_TRANSPORT,
+                     "%s reads 0x%x: the card has left the bus; reset it or the machine", name,
+                     value);
+}
+
 /* Some transports name the board themselves. */
 int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int status,
                     struct lora_failure *failure) {

@@ -82,6 +82,8 @@ struct lora_run { /* one operation of lora_ctrl */
 struct lora_failure *lora_failure_begin(struct lora_failure *failure, struct lora_failure *spare);
 int lora_fail(struct lora_failure *failure, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A register reads all ones, which it cannot hold. Returns LORA_ERR_TRANSPORT. */
+int lora_fail_gone(struct lora_failure *failure, const char *name, uint32_t value);
 /* Puts the board before the message of a transport. Returns `status`. */
 int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int status,
                     struct lora_failure *failure);

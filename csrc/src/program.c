@@ -57,13 +57,9 @@ static int check_identity(struct lora_cluster *cluster, uint32_t board,
         int status = lora_register_read(cluster, board, LORA_BLOCK_CONTROL, checks[i].offset,
                                         &found, failure);
         if (status) return status;
-        if (i == 0 && found == LORA_NONE) { /* no ABI number */
-            lora_fail(failure, LORA_ERR_TRANSPORT,
-                      "the ABI register reads 0x%x: the card has left the bus; reset it or the "
-                      "machine",
-                      found);
-            return lora_fail_board(cluster, board, LORA_ERR_TRANSPORT, failure);
-        }
+        if (checks[i].offset == LORA_REG_IDENTITY_ABI && found == LORA_NONE)
+            return lora_fail_board(cluster, board,
+                                   lora_fail_gone(failure, "the ABI register", found), failure);
         if (found != checks[i].expected)
             return differ(cluster, board, LORA_ERR_IDENTITY, checks[i].what, found,
                           checks[i].expected, failure);

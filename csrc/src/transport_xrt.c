@@ -199,9 +199,7 @@ static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uin
 static int read_control(void *handle, uint32_t *control, struct lora_failure *failure) {
     int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, control, failure);
     if (status || *control != GONE) return status;
-    return lora_fail(failure, LORA_ERR_TRANSPORT,
-                     "AP_CTRL reads 0x%x: the card has left the bus; reset it or the machine",
-                     *control);
+    return lora_fail_gone(failure, "AP_CTRL", *control);
 }
 
 static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {

@@ -171,10 +171,7 @@ static int check_presence(struct xrt_handle *board, const uint8_t *read, uint64_
     if (!xrt_call(board, &look) && look.value != LORA_NONE) return LORA_OK;
     int status = xrt_check_stuck(board, failure);
     if (status) return status;
-    return lora_fail(failure, LORA_ERR_TRANSPORT,
-                     "the ABI register reads 0x%x: the card has left the bus; reset it or the "
-                     "machine",
-                     look.value);
+    return lora_fail_gone(failure, "the ABI register", look.value);
 }
 
 int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,

@@ -44,7 +44,7 @@ def kernel_table(name: str) -> Any:
 class UnitSeconds:
     """Wall-clock seconds. `kernels`: the matrix and vector units, including the wait for all
     threads. `moves`: the DMA unit (KV cache, rows). `links`: the Router (frames sent, checked,
-    stored). `profiler`: the measurement itself."""
+    stored; or copies in their place). `profiler`: the measurement itself."""
 
     kernels: float
     moves: float
