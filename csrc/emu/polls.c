@@ -59,14 +59,24 @@ static void poll_one(struct polled *polled, uint32_t thread) {
     polled->ticks = emu_profiler_begin(profiler) - began;
 }
 
+/* The boards that a thread returns to lie beside each other: shares of columns are rounded down from
+ * their sums over the boards before, so those of neighbours differ least from an even part. */
+static uint32_t first_board(const struct polls *polls, uint32_t thread) {
+    return polls->count * thread / polls->threads;
+}
+
+static void poll_boards(struct polls *polls, uint32_t first, uint32_t end, uint32_t thread) {
+    for (uint32_t at = first; at < end; at++)
+        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
+}
+
 /* An item is a thread's boards, then what others have left. */
 static void poll_item(void *context, uint32_t item, uint32_t thread) {
     struct polls *polls = context;
+    uint32_t place = thread % polls->threads;
     (void)item;
-    for (uint32_t at = thread % polls->threads; at < polls->count; at += polls->threads)
-        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
-    for (uint32_t at = 0; at < polls->count; at++)
-        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
+    poll_boards(polls, first_board(polls, place), first_board(polls, place + 1), thread);
+    poll_boards(polls, 0, polls->count, thread);
 }
 
 /* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside
