@@ -146,14 +146,18 @@ struct emu_cluster {
     const struct lora_control *control;
     struct lora_pool *pool; /* NULL where kernels cannot share work */
     pthread_mutex_t lock;
-    uint64_t now;   /* board clock, cycles; one for all boards, as real time is */
     uint32_t users; /* guarded by the registry */
     bool destroyed;
     bool has_far; /* a port has had a cable out of this process */
     struct emu_cluster *next;
     struct emu_plans plans;
-    const uint8_t *kept[LORA_MAX_BOARDS]; /* by rank: columns of a gather without frames */
     struct emu_profiler profiler;
+    /* What threads read when a round of polls begins, on a line of its own. */
+    _Alignas(LORA_LINE_BYTES) uint64_t now; /* board clock, cycles; one for all, as real time is */
+    _Atomic uint32_t round;
+    uint32_t kept_places; /* of boards' own columns, a bit a rank */
+    bool direct;          /* a gather without frames is to be filed */
+    _Alignas(LORA_LINE_BYTES) const struct emu_router *routers[LORA_MAX_BOARDS]; /* its ranks */
     struct emu_board board[];
 };
 
@@ -170,6 +174,15 @@ void emu_cluster_drop(struct emu_cluster *cluster);
 
 /* A board sleeps until something of its own changes: a unit, a link, its start, or time. */
 static inline void emu_wake(struct emu_board *board) { board->awake = board->links_awake = true; }
+
+static inline bool emu_is_done(const struct emu_board *board) {
+    return board->control[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE;
+}
+
+/* A token that the host has not seen. */
+static inline bool emu_has_news(const struct emu_board *board) {
+    return board->control[LORA_REG_TOKEN / 4] != board->token_seen;
+}
 
 /* polls.c: the firmware of every board that is awake is polled; false when none is. */
 bool emu_boards_poll(struct emu_cluster *cluster);

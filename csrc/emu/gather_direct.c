@@ -2,21 +2,26 @@
  * fault, it is known which frames would move and that all would arrive: each board files the
  * others' columns itself, on its own thread, and counters advance by what frames of such a gather
  * have added to them. Everything else takes router.c's way, also the first two gathers of a
- * shape: one makes the plan, the next is counted. */
+ * shape: one makes the plan, the next is counted.
+ *
+ * A gather that follows one without frames at once is offered by each board, on its thread. If
+ * the offers agree, it needs no frames either: what no board can see of itself was found before the
+ * first one, and no board's firmware changes it. */
 #include "board.h"
 
 #include <string.h>
 
 /* --- whether a gather may do without frames --------------------------------------------------- */
-static bool is_beginning(const struct emu_cluster *cluster) {
-    for (uint32_t b = 0; b < cluster->boards; b++) {
-        const struct emu_board *board = &cluster->board[b];
-        const struct emu_router *router = &board->router;
-        if (!board->links_awake || router->state != LORA_UNIT_BUSY || !router->command ||
-            !router->prepared || router->kept_bytes == 0 || router->misfile.on || router->stuck ||
-            board->link_test.active)
-            return false;
-    }
+static bool begins(const struct emu_board *board) {
+    const struct emu_router *router = &board->router;
+    return board->links_awake && router->state == LORA_UNIT_BUSY && router->command &&
+           router->prepared && router->boards == board->cluster->boards && router->kept_bytes > 0 &&
+           !router->misfile.on && !router->stuck && !board->link_test.active;
+}
+
+static bool all_begin(const struct emu_cluster *cluster) {
+    for (uint32_t b = 0; b < cluster->boards; b++)
+        if (!begins(&cluster->board[b])) return false;
     return cluster->boards > 1 && !cluster->has_far;
 }
 
@@ -26,21 +31,23 @@ static bool find_ranks(struct emu_cluster *cluster, struct emu_router *routers[]
     memset(routers, 0, cluster->boards * sizeof *routers);
     for (uint32_t b = 0; b < cluster->boards; b++) {
         struct emu_router *router = &cluster->board[b].router;
-        if (router->plan != first->plan || router->boards != cluster->boards ||
-            router->ring != first->ring || router->epoch != first->epoch ||
-            router->step != first->step || router->collective != first->collective ||
-            routers[router->rank])
+        if (router->plan != first->plan || router->ring != first->ring ||
+            router->epoch != first->epoch || router->step != first->step ||
+            router->collective != first->collective || routers[router->rank])
             return false;
         routers[router->rank] = router;
     }
     return true;
 }
 
-/* What leaves one way arrives at the neighbour, which no frame reaches before. */
-static bool is_clear(const struct emu_port *port, const struct emu_router *to, uint32_t direction) {
-    const struct emu_port *far = port->peer;
-    return port->up && far == to->in[direction] && far->head == far->tail && !far->held &&
-           !emu_port_has_frame_faults(port);
+/* Nothing is in the port's FIFO or comes to harm on the way from it. */
+static bool is_clear(const struct emu_port *port) {
+    return port->up && port->head == port->tail && !port->held && !emu_port_has_frame_faults(port);
+}
+
+/* What leaves one way arrives at the neighbour. */
+static bool leads_to(const struct emu_port *port, const struct emu_router *to, uint32_t direction) {
+    return port->peer == to->in[direction];
 }
 
 static bool are_clear(struct emu_router *const *routers, uint32_t boards) {
@@ -49,8 +56,8 @@ static bool are_clear(struct emu_router *const *routers, uint32_t boards) {
         const struct emu_router *next = routers[(rank + 1) % boards];
         const struct emu_router *previous = routers[(rank + boards - 1) % boards];
         const struct emu_port *forward = router->out[EMU_NEXT], *back = router->out[EMU_PREVIOUS];
-        if (forward && !is_clear(forward, next, EMU_NEXT)) return false;
-        if (back && !is_clear(back, previous, EMU_PREVIOUS)) return false;
+        if (forward && !(is_clear(forward) && leads_to(forward, next, EMU_NEXT))) return false;
+        if (back && !(is_clear(back) && leads_to(back, previous, EMU_PREVIOUS))) return false;
     }
     return true;
 }
@@ -101,45 +108,64 @@ static void learn(struct emu_cluster *cluster, struct emu_router *const *routers
         if (!is_repeatable(routers[rank], &plan->counts[rank])) plan->counted = false;
 }
 
-static void add_counts(struct emu_port *port, const struct gather_port *more) {
-    port->counters.tx += more->tx;
-    port->counters.rx += more->rx;
-    port->counters.frames_received += more->frames;
-    port->frame_bytes += more->frame_bytes;
-    port->payload_bytes += more->payload_bytes;
+static bool is_counted(const struct emu_router *router) {
+    return router->plan->counted && router->plan->counted_ring == router->ring;
 }
 
-static void count_again(struct emu_cluster *cluster, struct emu_router *const *routers) {
+static void begin(struct emu_cluster *cluster, struct emu_router *const *routers) {
+    cluster->kept_places = 0;
     for (uint32_t rank = 0; rank < cluster->boards; rank++) {
-        const struct emu_router *router = routers[rank];
-        for (uint32_t d = 0; d < EMU_DIRECTIONS; d++)
-            if (router->out[d]) add_counts(router->out[d], &router->plan->counts[rank].ports[d]);
+        struct emu_router *router = routers[rank];
+        cluster->routers[rank] = router;
+        memcpy(router->direct_out, router->out, sizeof router->out);
+        cluster->kept_places |= router->kept_place << rank;
     }
+    for (uint32_t b = 0; b < cluster->boards; b++) cluster->board[b].awake = true;
+    cluster->direct = true;
 }
 
 bool emu_gather_direct(struct emu_cluster *cluster) {
     struct emu_router *routers[LORA_MAX_BOARDS];
-    if (!is_beginning(cluster) || !find_ranks(cluster, routers) ||
+    if (!all_begin(cluster) || !find_ranks(cluster, routers) ||
         !are_clear(routers, cluster->boards))
         return false;
-    const struct gather_plan *plan = routers[0]->plan;
-    if (!plan->counted || plan->counted_ring != routers[0]->ring) {
-        learn(cluster, routers);
-        return true;
-    }
-    count_again(cluster, routers);
-    for (uint32_t rank = 0; rank < cluster->boards; rank++) {
-        cluster->kept[rank] = routers[rank]->kept[routers[rank]->kept_place];
-        routers[rank]->direct = true;
-    }
+    if (is_counted(routers[0])) begin(cluster, routers);
+    else learn(cluster, routers);
+    return true;
+}
+
+bool emu_gather_repeat(struct emu_cluster *cluster, const struct gather_offer *const *offers) {
+    const struct gather_offer *first = offers[0];
+    uint32_t places = 0;
     for (uint32_t b = 0; b < cluster->boards; b++) {
-        cluster->board[b].links_awake = false;
-        cluster->board[b].awake = true;
+        const struct gather_offer *offer = offers[b];
+        if (!offer->plan || offer->plan != first->plan || offer->epoch != first->epoch ||
+            offer->step != first->step || offer->collective != first->collective)
+            return false;
+        places |= offer->kept_place << offer->rank;
     }
+    cluster->kept_places = places;
     return true;
 }
 
 /* --- on the own thread of a board ------------------------------------------------------------- */
+struct gather_offer emu_gather_offer(const struct emu_board *board) {
+    static const struct gather_offer none;
+    const struct emu_router *router = &board->router;
+    if (!begins(board) || !is_counted(router) || board->cluster->routers[router->rank] != router)
+        return none;
+    for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
+        const struct emu_port *port = router->out[d];
+        if (port != router->direct_out[d] || (port && !is_clear(port))) return none;
+    }
+    return (struct gather_offer){.plan = router->plan,
+                                 .epoch = router->epoch,
+                                 .step = router->step,
+                                 .collective = router->collective,
+                                 .rank = (uint8_t)router->rank,
+                                 .kept_place = (uint8_t)router->kept_place};
+}
+
 static void file_columns(const struct emu_router *router, uint32_t source, const uint8_t *kept) {
     const struct gather_plan *plan = router->plan;
     uint64_t element = plan->shape.element_bytes, first = plan->share_start[source] * element;
@@ -155,6 +181,14 @@ static void note_received(struct emu_router *router, uint32_t source) {
         router->received[source * router->plan->max_blocks + number] = from->blocks[number].bytes;
 }
 
+static void add_counts(struct emu_port *port, const struct gather_port *more) {
+    port->counters.tx += more->tx;
+    port->counters.rx += more->rx;
+    port->counters.frames_received += more->frames;
+    port->frame_bytes += more->frame_bytes;
+    port->payload_bytes += more->payload_bytes;
+}
+
 static void note_done(struct emu_board *board) {
     struct emu_router *router = &board->router;
     const struct gather_plan *plan = router->plan;
@@ -167,9 +201,10 @@ static void note_done(struct emu_board *board) {
     memset(router->missing, 0, sizeof router->missing);
     router->missing_total = 0;
     for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
-        const struct emu_port *port = router->out[d];
+        struct emu_port *port = router->out[d];
         const struct gather_port *counts = &plan->counts[router->rank].ports[d];
         if (!port) continue;
+        add_counts(port, counts);
         router->cursor[d].block = plan->sources[router->rank].block_count;
         router->out_of[port->index] = counts->sent;
         router->in_by[port->index] = counts->received;
@@ -181,15 +216,17 @@ static void note_done(struct emu_board *board) {
 
 void emu_gather_file(struct emu_board *board) {
     struct emu_router *router = &board->router;
-    uint64_t began = emu_profiler_begin(&board->cluster->profiler);
+    const struct emu_cluster *cluster = board->cluster;
+    uint64_t began = emu_profiler_begin(&cluster->profiler);
     for (uint32_t source = 0; source < router->boards; source++) {
         if (source == router->rank) continue;
-        file_columns(router, source, board->cluster->kept[source]);
+        file_columns(router, source,
+                     cluster->routers[source]->kept[cluster->kept_places >> source & 1]);
         note_received(router, source);
     }
     note_done(board);
     router->command = NULL;
-    router->direct = false;
+    board->links_awake = false;
     router->kept_place ^= 1; /* others still read this one */
-    emu_profiler_end(&board->cluster->profiler, &board->tally, EMU_LINKS, began);
+    emu_profiler_end(&cluster->profiler, &board->tally, EMU_LINKS, began);
 }

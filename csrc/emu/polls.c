@@ -2,21 +2,33 @@
  * common but the columns that they keep for each other (gather_direct.c), so several threads poll
  * at once. What a board asks of the links is done afterwards, board by board. Each board has a
  * thread that it returns to, because its state is in that core's cache; other threads take the
- * boards of a late one. */
+ * boards of a late one.
+ *
+ * A round polls every board once. Where all boards then begin a gather that needs no frames, the
+ * next round follows at once: the thread that was the last to finish opens it, and nobody waits for
+ * the caller. */
 #include "board.h"
 
 #include <stdatomic.h>
 
-struct polled { /* a board, on a cache line of its own */
+#define NO_ROUND 0
+#define MOST_ROUNDS 64  /* the cluster's lock is held meanwhile */
+#define PATIENCE 64     /* looks, some us, until a thread takes others' boards */
+#define MOST_LOOKS 4096 /* some 100 us: then the others have lost their CPU */
+
+struct polled { /* a board: a line for the thread that polls it, one for all to read */
     _Alignas(LORA_LINE_BYTES) struct emu_board *board;
-    atomic_bool taken;
-    uint32_t thread; /* that polled it */
-    uint64_t ticks;  /* that it took, while the profiler is on */
+    _Atomic uint32_t taken;                   /* the last round in which a thread took it */
+    _Alignas(LORA_LINE_BYTES) uint64_t clock; /* board time when it was polled */
+    uint64_t ticks;                           /* that this took, while the profiler is on */
+    uint32_t thread;                          /* that polled it */
+    struct gather_offer offer;
 };
 
 struct polls {
     struct emu_cluster *cluster;
     uint32_t count, threads;
+    _Alignas(LORA_LINE_BYTES) _Atomic uint32_t left; /* boards of the round, not polled yet */
     struct polled boards[LORA_MAX_BOARDS];
 };
 
@@ -44,39 +56,50 @@ static void poll(struct emu_board *board) {
     emu_hal_bind(NULL);
 }
 
-static bool take(struct polled *polled) {
-    return !atomic_load_explicit(&polled->taken, memory_order_relaxed) &&
-           !atomic_exchange(&polled->taken, true);
+static bool take(struct polled *polled, uint32_t round) {
+    uint32_t before = round - 1;
+    return atomic_load_explicit(&polled->taken, memory_order_relaxed) == before &&
+           atomic_compare_exchange_strong(&polled->taken, &before, round);
+}
+
+/* It asks nothing of the links, and the host waits for nothing of it. */
+static bool is_quiet(const struct emu_board *board) {
+    const struct emu_link_requests *wanted = &board->link_requests;
+    bool followed = board->followed && emu_has_news(board);
+    return !wanted->drop && !wanted->poison && !wanted->link_test && !emu_is_done(board) &&
+           !followed;
 }
 
 static void poll_one(struct polled *polled, uint32_t thread) {
     struct emu_board *board = polled->board;
-    const struct emu_profiler *profiler = &board->cluster->profiler;
-    uint64_t began = emu_profiler_begin(profiler);
-    if (board->router.direct) emu_gather_file(board);
+    struct emu_cluster *cluster = board->cluster;
+    uint64_t began = emu_profiler_begin(&cluster->profiler);
+    bool direct = cluster->direct;
+    board->clock = cluster->now;
+    if (direct) emu_gather_file(board);
     poll(board);
+    polled->clock = board->clock;
     polled->thread = thread;
-    polled->ticks = emu_profiler_begin(profiler) - began;
+    polled->offer = direct && is_quiet(board) ? emu_gather_offer(board) : (struct gather_offer){0};
+    polled->ticks = emu_profiler_begin(&cluster->profiler) - began;
 }
 
-/* The boards that a thread returns to lie beside each other: shares of columns are rounded down from
- * their sums over the boards before, so those of neighbours differ least from an even part. */
+/* The boards that a thread returns to lie beside each other: shares of columns are rounded down
+ * from their sums over the boards before, so those of neighbours differ least from an even part. */
 static uint32_t first_board(const struct polls *polls, uint32_t thread) {
     return polls->count * thread / polls->threads;
 }
 
-static void poll_boards(struct polls *polls, uint32_t first, uint32_t end, uint32_t thread) {
-    for (uint32_t at = first; at < end; at++)
-        if (take(&polls->boards[at])) poll_one(&polls->boards[at], thread);
-}
-
-/* An item is a thread's boards, then what others have left. */
-static void poll_item(void *context, uint32_t item, uint32_t thread) {
-    struct polls *polls = context;
-    uint32_t place = thread % polls->threads;
-    (void)item;
-    poll_boards(polls, first_board(polls, place), first_board(polls, place + 1), thread);
-    poll_boards(polls, 0, polls->count, thread);
+/* Returns how many of these boards were left for this thread. */
+static uint32_t poll_boards(struct polls *polls, uint32_t first, uint32_t end, uint32_t round,
+                            uint32_t thread) {
+    uint32_t polled = 0;
+    for (uint32_t at = first; at < end; at++) {
+        if (!take(&polls->boards[at], round)) continue;
+        poll_one(&polls->boards[at], thread);
+        polled++;
+    }
+    return polled;
 }
 
 /* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside
@@ -96,9 +119,7 @@ static void count_busiest(struct polls *polls) {
     }
 }
 
-static void settle(struct emu_cluster *cluster, struct emu_board *board) {
-    board->concurrent = board->local_kernels = false;
-    if (board->clock > cluster->now) cluster->now = board->clock;
+static void settle(struct emu_board *board) {
     if (board->link_requests.link_test) board->awake = true;
     emu_link_requests_run(board);
 }
@@ -132,14 +153,72 @@ static void gather_awake(struct polls *polls) {
     if (polls->threads > polls->count) polls->threads = polls->count;
 }
 
-static void begin_board(struct polls *polls, uint32_t at) {
-    struct emu_board *board = polls->boards[at].board;
-    board->clock = polls->cluster->now;
-    board->concurrent = polls->threads > 1;
-    board->local_kernels = board->concurrent &&
-                           polls->threads == lora_pool_threads(polls->cluster->pool);
-    board->link_requests.link_test = false;
-    atomic_init(&polls->boards[at].taken, false);
+/* One gather without frames follows another. */
+static bool goes_on(const struct polls *polls, uint32_t round) {
+    struct emu_cluster *cluster = polls->cluster;
+    const struct gather_offer *offers[LORA_MAX_BOARDS];
+    if (!cluster->direct || round == MOST_ROUNDS || polls->count < cluster->boards) return false;
+    for (uint32_t i = 0; i < polls->count; i++) offers[i] = &polls->boards[i].offer;
+    return emu_gather_repeat(cluster, offers);
+}
+
+/* All boards of the round are polled, and no other thread does anything: a slice ends, and the next
+ * one may begin. */
+static void end_round(struct polls *polls, uint32_t round) {
+    struct emu_cluster *cluster = polls->cluster;
+    uint64_t began = emu_profiler_begin(&cluster->profiler);
+    if (cluster->profiler.on) count_busiest(polls);
+    for (uint32_t i = 0; i < polls->count; i++)
+        if (polls->boards[i].clock > cluster->now) cluster->now = polls->boards[i].clock;
+    cluster->direct = goes_on(polls, round);
+    if (cluster->direct) cluster->now += cluster->control->slice_cycles;
+    atomic_store_explicit(&polls->left, polls->count, memory_order_relaxed);
+    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
+    atomic_store_explicit(&cluster->round, cluster->direct ? round + 1 : NO_ROUND,
+                          memory_order_release);
+}
+
+static void finish(struct polls *polls, uint32_t round, uint32_t polled) {
+    if (polled && atomic_fetch_sub(&polls->left, polled) == polled) end_round(polls, round);
+}
+
+/* The round after this one. Where other threads are late, this one takes the boards that they have
+ * not begun, and from then on takes them at once. It leaves where they keep a board for long. */
+static uint32_t await_next(struct polls *polls, uint32_t round, uint32_t thread,
+                           uint32_t *patience) {
+    struct emu_cluster *cluster = polls->cluster;
+    for (uint32_t looks = 0; looks < MOST_LOOKS; looks++) {
+        uint32_t next = atomic_load_explicit(&cluster->round, memory_order_acquire), taken = 0;
+        if (next != round) return next;
+        if (looks == *patience) taken = poll_boards(polls, 0, polls->count, round, thread);
+        if (taken) {
+            *patience = 0;
+            finish(polls, round, taken);
+        } else {
+            lora_pool_pass_time(cluster->pool, thread);
+        }
+    }
+    return NO_ROUND;
+}
+
+static void poll_item(void *context, uint32_t item, uint32_t thread) {
+    struct polls *polls = context;
+    uint32_t place = thread % polls->threads, patience = PATIENCE;
+    uint32_t first = first_board(polls, place), end = first_board(polls, place + 1);
+    uint32_t round = atomic_load_explicit(&polls->cluster->round, memory_order_acquire);
+    (void)item;
+    while (round != NO_ROUND) {
+        finish(polls, round, poll_boards(polls, first, end, round, thread));
+        round = await_next(polls, round, thread, &patience);
+    }
+}
+
+static void set_concurrent(const struct polls *polls, bool on) {
+    bool all = polls->threads == lora_pool_threads(polls->cluster->pool);
+    for (uint32_t i = 0; i < polls->count; i++) {
+        polls->boards[i].board->concurrent = on;
+        polls->boards[i].board->local_kernels = on && all;
+    }
 }
 
 bool emu_boards_poll(struct emu_cluster *cluster) {
@@ -147,10 +226,16 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
     polls.cluster = cluster;
     gather_awake(&polls);
     if (polls.count == 0) return false;
-    for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);
+    for (uint32_t i = 0; i < polls.count; i++) {
+        polls.boards[i].board->link_requests.link_test = false;
+        atomic_init(&polls.boards[i].taken, NO_ROUND);
+    }
+    atomic_init(&polls.left, polls.count);
+    atomic_store_explicit(&cluster->round, NO_ROUND + 1, memory_order_relaxed);
+    set_concurrent(&polls, polls.threads > 1);
     lora_pool_run(cluster->pool, polls.threads, poll_item, &polls);
-    if (cluster->profiler.on) count_busiest(&polls);
-    for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i].board);
+    set_concurrent(&polls, false);
+    for (uint32_t i = 0; i < polls.count; i++) settle(polls.boards[i].board);
     exchange(&polls, cluster->control->send);
     exchange(&polls, cluster->control->take);
     return true;

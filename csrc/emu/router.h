@@ -26,7 +26,6 @@ struct emu_plans { /* of all boards of a cluster */
 struct emu_router { /* in front what threads tell each other of a gather that begins */
     _Alignas(LORA_LINE_BYTES) uint32_t state; /* enum lora_unit_state */
     bool prepared;                            /* its command was checked and has a plan */
-    bool direct;                              /* without frames: filed by this board's own thread */
     bool ring;
     const struct lora_gather *command; /* that is to begin; NULL once it has */
     struct gather_plan *plan;
@@ -35,6 +34,7 @@ struct emu_router { /* in front what threads tell each other of a gather that be
     uint32_t kept_place, kept_bytes;      /* of `kept`; no bytes: the columns are not there */
     struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
     struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
+    struct emu_port *direct_out[EMU_DIRECTIONS]; /* `out` of the last gather without frames */
     const struct lora_list *list;
     const struct lora_step_state *step_state;
     uint32_t status; /* enum lora_status of a failed gather */
@@ -76,10 +76,20 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
                       const struct lora_list *list, const struct lora_step_state *state);
 /* Keeps the board's own columns, which its firmware may change as soon as its gather is done. */
 void emu_router_keep(struct emu_router *router);
-/* A gather that all boards begin at once over links without faults. Returns whether it needs no
- * frames; then each board's columns are filed by emu_gather_file, on the board's own thread. */
+/* A gather that all boards begin at once over links without faults; false: it is not one. Where
+ * cluster->direct is then set it needs no frames, and emu_gather_file files what a board gets, on
+ * the board's own thread. Elsewhere its frames have moved. */
 bool emu_gather_direct(struct emu_cluster *cluster);
 void emu_gather_file(struct emu_board *board);
+/* The gather that a board begins after one without frames; no plan: none, or frames must move. */
+struct gather_offer {
+    const struct gather_plan *plan;
+    uint32_t epoch, step, collective;
+    uint8_t rank, kept_place;
+};
+struct gather_offer emu_gather_offer(const struct emu_board *board);
+/* Whether all boards offer the same one; then it needs no frames either. */
+bool emu_gather_repeat(struct emu_cluster *cluster, const struct gather_offer *const *offers);
 /* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
 /* The same for all boards until nothing moves; wakes boards whose firmware should look. */

@@ -34,24 +34,16 @@ static bool run_slice(struct emu_cluster *cluster) {
     return true;
 }
 
-static bool is_done(const struct emu_board *board) {
-    return board->control[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE;
-}
-
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done) {
     for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
-        if (is_done(until_done)) return;
+        if (emu_is_done(until_done)) return;
         if (!run_slice(cluster)) return;
     }
 }
 
-static bool has_news(const struct emu_board *board) {
-    return board->control[LORA_REG_TOKEN / 4] != board->token_seen;
-}
-
 void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board) {
     for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
-        if (has_news(board) || is_done(board)) return;
+        if (emu_has_news(board) || emu_is_done(board)) return;
         if (!run_slice(cluster)) return;
     }
 }
@@ -60,7 +52,7 @@ void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board
 static void run_unseen(struct emu_cluster *cluster) {
     for (uint32_t slice = 0; slice < cluster->control->most_slices; slice++) {
         for (uint32_t i = 0; i < cluster->boards; i++)
-            if (cluster->board[i].followed && has_news(&cluster->board[i])) return;
+            if (cluster->board[i].followed && emu_has_news(&cluster->board[i])) return;
         if (!run_slice(cluster)) return;
     }
 }
@@ -88,8 +80,8 @@ void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds) {
     run_unseen(cluster);
 }
 
-/* The lock is free between two calls, so other threads' register reads wait for one slice at most,
- * never for a whole run. */
+/* The lock is free between two calls, so other threads' register reads wait for a slice, or for the
+ * few that polls.c makes of gathers without frames, never for a whole run. */
 int lora_emu_advance(uint32_t id, uint32_t microseconds, uint32_t *moved) {
     struct emu_cluster *cluster = emu_cluster_acquire(id);
     if (!cluster) return LORA_ERR_ARGUMENT;

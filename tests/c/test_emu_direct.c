@@ -74,9 +74,9 @@ static void file_all(struct run *run) {
     static uint8_t filed[LORA_MAX_BOARDS][TEST_ONCHIP];
     const struct lora_gather *g = &run->gather;
     uint32_t boards = run->cluster.boards;
+    CHECK(cluster_of(run)->direct);
     for (uint32_t b = 0; b < boards; b++) {
         uint8_t *onchip = run->boards[b]->memory.base[LORA_BANK_ONCHIP];
-        CHECK(run->boards[b]->router.direct);
         emu_gather_file(run->boards[b]);
         memcpy(filed[b], onchip, TEST_ONCHIP);
         memset(onchip + g->offset, 0x77, run->state.row_count * g->stride);
@@ -84,6 +84,7 @@ static void file_all(struct run *run) {
     }
     for (uint32_t b = 0; b < boards; b++)
         memcpy(run->boards[b]->memory.base[LORA_BANK_ONCHIP], filed[b], TEST_ONCHIP);
+    cluster_of(run)->direct = false;
 }
 
 /* Whether every board has columns, and no more than it keeps. */
@@ -106,7 +107,7 @@ static void check_turns(struct run *run) {
         start_all(run, full);
         bool direct = fits(run) && turn > 1;
         CHECK(emu_gather_direct(cluster_of(run)) == (fits(run) && turn > 0));
-        CHECK(run->boards[0]->router.direct == direct);
+        CHECK(cluster_of(run)->direct == direct);
         if (direct) file_all(run);
         else emu_router_settle(cluster_of(run));
         CHECK(gathered(run, full, run->state.row_count));
@@ -145,7 +146,7 @@ static void check_direct(uint32_t boards, enum test_shape shape) {
 
 static void refused(struct run *run, const uint8_t *full) {
     CHECK(!emu_gather_direct(cluster_of(run)));
-    for (uint32_t b = 0; b < run->cluster.boards; b++) CHECK(!run->boards[b]->router.direct);
+    CHECK(!cluster_of(run)->direct);
     emu_router_settle(cluster_of(run));
     CHECK(gathered(run, full, run->state.row_count));
     (void)take_totals(run);

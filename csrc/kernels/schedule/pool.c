@@ -72,9 +72,8 @@ static void relax(void) {
 #endif
 }
 
-/* Between two looks for work. */
-static void pass_time(struct lora_pool *pool, uint32_t thread) {
-    void *context = atomic_load_explicit(&pool->idle_context, memory_order_acquire);
+void lora_pool_pass_time(struct lora_pool *pool, uint32_t thread) {
+    void *context = pool ? atomic_load_explicit(&pool->idle_context, memory_order_acquire) : NULL;
     if (!context || !pool->idle(context, thread)) relax();
 }
 
@@ -149,7 +148,7 @@ static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
         for (uint32_t i = 0; i < SPINS_BETWEEN; i++) {
             uint64_t ticket = atomic_load(&pool->ticket);
             if (ticket != seen) return ticket;
-            pass_time(pool, self->thread);
+            lora_pool_pass_time(pool, self->thread);
         }
     } while (!atomic_load(&pool->ending) && takes_part(self) && now_ns() - since < SPIN_NS);
     return seen;
@@ -299,7 +298,7 @@ static void start_workers(struct lora_pool *pool) {
 static void wait_for_others(struct lora_pool *pool, uint32_t own) {
     for (uint32_t looks = 0; looks < LOOKS_BEFORE_SLEEP; looks++) {
         if (atomic_load(&pool->unfinished) == own) return;
-        pass_time(pool, 0);
+        lora_pool_pass_time(pool, 0);
     }
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, true);
