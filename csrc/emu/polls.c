@@ -158,22 +158,23 @@ static bool goes_on(const struct polls *polls, uint32_t round) {
     struct emu_cluster *cluster = polls->cluster;
     const struct gather_offer *offers[LORA_MAX_BOARDS];
     if (!cluster->direct || round == MOST_ROUNDS || polls->count < cluster->boards) return false;
+    uint64_t began = emu_profiler_begin(&cluster->profiler);
     for (uint32_t i = 0; i < polls->count; i++) offers[i] = &polls->boards[i].offer;
-    return emu_gather_repeat(cluster, offers);
+    bool repeats = emu_gather_repeat(cluster, offers);
+    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
+    return repeats;
 }
 
 /* All boards of the round are polled, and no other thread does anything: a slice ends, and the next
  * one may begin. */
 static void end_round(struct polls *polls, uint32_t round) {
     struct emu_cluster *cluster = polls->cluster;
-    uint64_t began = emu_profiler_begin(&cluster->profiler);
     if (cluster->profiler.on) count_busiest(polls);
     for (uint32_t i = 0; i < polls->count; i++)
         if (polls->boards[i].clock > cluster->now) cluster->now = polls->boards[i].clock;
     cluster->direct = goes_on(polls, round);
     if (cluster->direct) cluster->now += cluster->control->slice_cycles;
     atomic_store_explicit(&polls->left, polls->count, memory_order_relaxed);
-    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
     atomic_store_explicit(&cluster->round, cluster->direct ? round + 1 : NO_ROUND,
                           memory_order_release);
 }
