@@ -155,9 +155,8 @@ struct emu_cluster {
     /* What threads read when a round of polls begins, on a line of its own. */
     _Alignas(LORA_LINE_BYTES) uint64_t now; /* board clock, cycles; one for all, as real time is */
     _Atomic uint32_t round;
-    uint32_t kept_places; /* of boards' own columns, a bit a rank */
-    bool direct;          /* a gather without frames is to be filed */
-    _Alignas(LORA_LINE_BYTES) const struct emu_router *routers[LORA_MAX_BOARDS]; /* its ranks */
+    bool direct; /* boards file a gather without frames when they are polled */
+    _Alignas(LORA_LINE_BYTES) const struct emu_router *routers[LORA_MAX_BOARDS]; /* by its ranks */
     struct emu_board board[];
 };
 
@@ -184,7 +183,8 @@ static inline bool emu_has_news(const struct emu_board *board) {
     return board->control[LORA_REG_TOKEN / 4] != board->token_seen;
 }
 
-/* polls.c: the firmware of every board that is awake is polled; false when none is. */
+/* polls.c: the firmware of every board that is awake is polled, and again as long as one gather
+ * without frames follows another; false when none is awake. */
 bool emu_boards_poll(struct emu_cluster *cluster);
 
 /* scheduler.c: both expect the lock to be held. */

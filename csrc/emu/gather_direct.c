@@ -113,12 +113,9 @@ static bool is_counted(const struct emu_router *router) {
 }
 
 static void begin(struct emu_cluster *cluster, struct emu_router *const *routers) {
-    cluster->kept_places = 0;
     for (uint32_t rank = 0; rank < cluster->boards; rank++) {
-        struct emu_router *router = routers[rank];
-        cluster->routers[rank] = router;
-        memcpy(router->direct_out, router->out, sizeof router->out);
-        cluster->kept_places |= router->kept_place << rank;
+        cluster->routers[rank] = routers[rank];
+        memcpy(routers[rank]->direct_out, routers[rank]->out, sizeof routers[rank]->out);
     }
     for (uint32_t b = 0; b < cluster->boards; b++) cluster->board[b].awake = true;
     cluster->direct = true;
@@ -134,36 +131,30 @@ bool emu_gather_direct(struct emu_cluster *cluster) {
     return true;
 }
 
-bool emu_gather_repeat(struct emu_cluster *cluster, const struct gather_offer *const *offers) {
+bool emu_gather_follows(const struct gather_offer *const *offers, uint32_t boards) {
     const struct gather_offer *first = offers[0];
-    uint32_t places = 0;
-    for (uint32_t b = 0; b < cluster->boards; b++) {
+    for (uint32_t b = 0; b < boards; b++) {
         const struct gather_offer *offer = offers[b];
         if (!offer->plan || offer->plan != first->plan || offer->epoch != first->epoch ||
             offer->step != first->step || offer->collective != first->collective)
             return false;
-        places |= offer->kept_place << offer->rank;
     }
-    cluster->kept_places = places;
     return true;
 }
 
 /* --- on the own thread of a board ------------------------------------------------------------- */
 struct gather_offer emu_gather_offer(const struct emu_board *board) {
-    static const struct gather_offer none;
     const struct emu_router *router = &board->router;
+    struct gather_offer offer = {
+        .epoch = router->epoch, .step = router->step, .collective = router->collective};
     if (!begins(board) || !is_counted(router) || board->cluster->routers[router->rank] != router)
-        return none;
+        return offer;
     for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
         const struct emu_port *port = router->out[d];
-        if (port != router->direct_out[d] || (port && !is_clear(port))) return none;
+        if (port != router->direct_out[d] || (port && !is_clear(port))) return offer;
     }
-    return (struct gather_offer){.plan = router->plan,
-                                 .epoch = router->epoch,
-                                 .step = router->step,
-                                 .collective = router->collective,
-                                 .rank = (uint8_t)router->rank,
-                                 .kept_place = (uint8_t)router->kept_place};
+    offer.plan = router->plan;
+    return offer;
 }
 
 static void file_columns(const struct emu_router *router, uint32_t source, const uint8_t *kept) {
@@ -220,8 +211,7 @@ void emu_gather_file(struct emu_board *board) {
     uint64_t began = emu_profiler_begin(&cluster->profiler);
     for (uint32_t source = 0; source < router->boards; source++) {
         if (source == router->rank) continue;
-        file_columns(router, source,
-                     cluster->routers[source]->kept[cluster->kept_places >> source & 1]);
+        file_columns(router, source, cluster->routers[source]->kept[router->kept_place]);
         note_received(router, source);
     }
     note_done(board);

@@ -16,7 +16,8 @@
 #define PATIENCE 64     /* looks, some us, until a thread takes others' boards */
 #define MOST_LOOKS 4096 /* some 100 us: then the others have lost their CPU */
 
-struct polled { /* a board: a line for the thread that polls it, one for all to read */
+struct polled { /* a board; what its thread leaves for the one that ends the round has a line of its
+                   own */
     _Alignas(LORA_LINE_BYTES) struct emu_board *board;
     _Atomic uint32_t taken;                   /* the last round in which a thread took it */
     _Alignas(LORA_LINE_BYTES) uint64_t clock; /* board time when it was polled */
@@ -28,7 +29,9 @@ struct polled { /* a board: a line for the thread that polls it, one for all to 
 struct polls {
     struct emu_cluster *cluster;
     uint32_t count, threads;
-    _Alignas(LORA_LINE_BYTES) _Atomic uint32_t left; /* boards of the round, not polled yet */
+    atomic_uint arrived; /* threads */
+    atomic_bool parted;  /* a thread has left before the end: no round follows */
+    _Alignas(LORA_LINE_BYTES) atomic_uint left; /* boards of the round, not polled yet */
     struct polled boards[LORA_MAX_BOARDS];
 };
 
@@ -80,7 +83,8 @@ static void poll_one(struct polled *polled, uint32_t thread) {
     poll(board);
     polled->clock = board->clock;
     polled->thread = thread;
-    polled->offer = direct && is_quiet(board) ? emu_gather_offer(board) : (struct gather_offer){0};
+    polled->offer = (struct gather_offer){0};
+    if (direct && is_quiet(board)) polled->offer = emu_gather_offer(board);
     polled->ticks = emu_profiler_begin(&cluster->profiler) - began;
 }
 
@@ -153,20 +157,17 @@ static void gather_awake(struct polls *polls) {
     if (polls->threads > polls->count) polls->threads = polls->count;
 }
 
-/* One gather without frames follows another. */
+/* One gather without frames follows another, in which all boards take part. */
 static bool goes_on(const struct polls *polls, uint32_t round) {
-    struct emu_cluster *cluster = polls->cluster;
     const struct gather_offer *offers[LORA_MAX_BOARDS];
-    if (!cluster->direct || round == MOST_ROUNDS || polls->count < cluster->boards) return false;
-    uint64_t began = emu_profiler_begin(&cluster->profiler);
+    if (!polls->cluster->direct || round == MOST_ROUNDS || atomic_load(&polls->parted))
+        return false;
     for (uint32_t i = 0; i < polls->count; i++) offers[i] = &polls->boards[i].offer;
-    bool repeats = emu_gather_repeat(cluster, offers);
-    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
-    return repeats;
+    return emu_gather_follows(offers, polls->count);
 }
 
-/* All boards of the round are polled, and no other thread does anything: a slice ends, and the next
- * one may begin. */
+/* All boards of the round are polled, and no thread touches one: a slice ends, and the next one may
+ * begin. */
 static void end_round(struct polls *polls, uint32_t round) {
     struct emu_cluster *cluster = polls->cluster;
     if (cluster->profiler.on) count_busiest(polls);
@@ -183,34 +184,43 @@ static void finish(struct polls *polls, uint32_t round, uint32_t polled) {
     if (polled && atomic_fetch_sub(&polls->left, polled) == polled) end_round(polls, round);
 }
 
-/* The round after this one. Where other threads are late, this one takes the boards that they have
- * not begun, and from then on takes them at once. It leaves where they keep a board for long. */
-static uint32_t await_next(struct polls *polls, uint32_t round, uint32_t thread,
-                           uint32_t *patience) {
+/* A thread is patient with others that are there. Once it had to take a board of theirs, or where
+ * it has none of its own, it takes them at once. */
+static bool takes_others(const struct polls *polls, uint32_t looks, bool patient) {
+    if (looks > 0) return looks == PATIENCE;
+    return !patient || atomic_load_explicit(&polls->arrived, memory_order_relaxed) < polls->threads;
+}
+
+/* The round after this one. A thread leaves where another keeps a board for long. */
+static uint32_t await_next(struct polls *polls, uint32_t round, uint32_t thread, bool *patient) {
     struct emu_cluster *cluster = polls->cluster;
     for (uint32_t looks = 0; looks < MOST_LOOKS; looks++) {
         uint32_t next = atomic_load_explicit(&cluster->round, memory_order_acquire), taken = 0;
         if (next != round) return next;
-        if (looks == *patience) taken = poll_boards(polls, 0, polls->count, round, thread);
-        if (taken) {
-            *patience = 0;
-            finish(polls, round, taken);
-        } else {
-            lora_pool_pass_time(cluster->pool, thread);
-        }
+        if (takes_others(polls, looks, *patient))
+            taken = poll_boards(polls, 0, polls->count, round, thread);
+        if (taken) *patient = false;
+        if (taken) finish(polls, round, taken);
+        else lora_pool_pass_time(cluster->pool, thread);
     }
+    atomic_store(&polls->parted, true);
     return NO_ROUND;
 }
 
 static void poll_item(void *context, uint32_t item, uint32_t thread) {
     struct polls *polls = context;
-    uint32_t place = thread % polls->threads, patience = PATIENCE;
+    uint32_t place = thread % polls->threads;
     uint32_t first = first_board(polls, place), end = first_board(polls, place + 1);
     uint32_t round = atomic_load_explicit(&polls->cluster->round, memory_order_acquire);
+    bool patient = true;
     (void)item;
+    if (atomic_load(&polls->parted)) return; /* who keeps a board ends the round */
+    atomic_fetch_add_explicit(&polls->arrived, 1, memory_order_relaxed);
     while (round != NO_ROUND) {
-        finish(polls, round, poll_boards(polls, first, end, round, thread));
-        round = await_next(polls, round, thread, &patience);
+        uint32_t polled = poll_boards(polls, first, end, round, thread);
+        if (polled == 0) patient = false;
+        finish(polls, round, polled);
+        round = await_next(polls, round, thread, &patient);
     }
 }
 
@@ -231,6 +241,8 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
         polls.boards[i].board->link_requests.link_test = false;
         atomic_init(&polls.boards[i].taken, NO_ROUND);
     }
+    atomic_init(&polls.arrived, 0);
+    atomic_init(&polls.parted, false);
     atomic_init(&polls.left, polls.count);
     atomic_store_explicit(&cluster->round, NO_ROUND + 1, memory_order_relaxed);
     set_concurrent(&polls, polls.threads > 1);

@@ -31,9 +31,10 @@ struct emu_router { /* in front what threads tell each other of a gather that be
     struct gather_plan *plan;
     uint32_t rank, boards, owners; /* among the boards of this gather */
     uint32_t epoch, step, collective;
-    uint32_t kept_place, kept_bytes;      /* of `kept`; no bytes: the columns are not there */
-    struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
-    struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
+    uint32_t kept_place;                         /* of `kept`, the same on all boards */
+    uint32_t kept_bytes;                         /* 0: the columns are not there */
+    struct emu_port *out[EMU_DIRECTIONS];        /* frames going that way leave here */
+    struct emu_port *in[EMU_DIRECTIONS];         /* frames going that way arrive here */
     struct emu_port *direct_out[EMU_DIRECTIONS]; /* `out` of the last gather without frames */
     const struct lora_list *list;
     const struct lora_step_state *step_state;
@@ -78,18 +79,18 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
 void emu_router_keep(struct emu_router *router);
 /* A gather that all boards begin at once over links without faults; false: it is not one. Where
  * cluster->direct is then set it needs no frames, and emu_gather_file files what a board gets, on
- * the board's own thread. Elsewhere its frames have moved. */
+ * the board's own thread. Otherwise its frames have moved. */
 bool emu_gather_direct(struct emu_cluster *cluster);
 void emu_gather_file(struct emu_board *board);
-/* The gather that a board begins after one without frames; no plan: none, or frames must move. */
+/* The gather that a board begins right after one without frames; no plan: it begins none, or frames
+ * must move. */
 struct gather_offer {
     const struct gather_plan *plan;
     uint32_t epoch, step, collective;
-    uint8_t rank, kept_place;
 };
 struct gather_offer emu_gather_offer(const struct emu_board *board);
-/* Whether all boards offer the same one; then it needs no frames either. */
-bool emu_gather_repeat(struct emu_cluster *cluster, const struct gather_offer *const *offers);
+/* Whether all boards offer the same one: it needs no frames either. */
+bool emu_gather_follows(const struct gather_offer *const *offers, uint32_t boards);
 /* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
 /* The same for all boards until nothing moves; wakes boards whose firmware should look. */

@@ -6,11 +6,19 @@
 #include "emu_rows.h"
 
 #define GATHERS 200
-#define NEWS 100 /* gathers until the first board has something for the host */
+#define EVENT 100 /* gathers until something happens that ends a series */
+
+enum event {
+    NOTHING,
+    NEWS,    /* the first board has a token for the host */
+    REQUEST, /* it asks something of the links */
+    DEATH,   /* its firmware stops */
+};
 
 struct chain { /* a board's control */
     struct run *run;
     uint32_t board, done, late; /* late: it takes milliseconds after so many gathers */
+    enum event event;
     bool started;
     struct lora_gather gather;
     uint64_t clock[GATHERS + 1];
@@ -23,7 +31,7 @@ static struct lora_gather gather_of(uint32_t number) {
                                 .collective = (uint16_t)number,
                                 .columns = columns,
                                 .stride = columns,
-                                .share_unit = 8,
+                                .share_unit = 1,
                                 .segment_unit = 8,
                                 .element_bytes = 1};
 }
@@ -52,9 +60,12 @@ static void check_row(const struct chain *chain) {
             CHECK(onchip(chain)[i] == value_of(chain->done, b));
 }
 
-static void tell_host(struct chain *chain) {
+static void happen(const struct chain *chain) {
     struct emu_board *board = chain->run->boards[chain->board];
-    if (chain->board == 0 && chain->done == NEWS) board->control[LORA_REG_TOKEN / 4] = 1;
+    if (chain->done != EVENT) return;
+    if (chain->event == NEWS) board->control[LORA_REG_TOKEN / 4] = 1;
+    if (chain->event == REQUEST) board->link_requests.drop = true;
+    if (chain->event == DEATH) board->firmware_dead = true;
 }
 
 static void be_late(void) {
@@ -73,7 +84,7 @@ static uint32_t poll_chain(void *core) {
         check_row(chain);
         chain->done++;
         chain->clock[chain->done] = board->clock;
-        tell_host(chain);
+        happen(chain);
     }
     if (chain->late && chain->done % chain->late == 0) be_late();
     chain->started = chain->done < GATHERS;
@@ -121,13 +132,34 @@ struct outcome {
 struct conditions {
     uint32_t boards, threads, late;
     enum test_shape shape;
-    bool framed, followed;
+    enum event event;
+    bool framed;
 };
 
 static void advance_to(struct run *run, uint32_t gathers, uint32_t *calls) {
     uint32_t moved = 1;
     for (; chains[0].done < gathers && moved; ++*calls)
         CHECK(lora_emu_advance(run->cluster.id, 0, &moved) == LORA_OK);
+}
+
+static void check_done(const struct run *run, uint32_t first, uint32_t others) {
+    for (uint32_t b = 0; b < run->cluster.boards; b++)
+        CHECK(chains[b].done == (b == 0 ? first : others));
+}
+
+/* No board goes further, but for those that see the gather that a dead one has begun. */
+static void pass_event(struct run *run, uint32_t *calls) {
+    uint32_t moved = 1;
+    advance_to(run, EVENT, calls);
+    if (chains[0].event != DEATH) check_done(run, EVENT, EVENT);
+    CHECK(!run->boards[0]->link_requests.drop);
+    if (chains[0].event == DEATH) {
+        while (moved) CHECK(lora_emu_advance(run->cluster.id, 0, &moved) == LORA_OK);
+        check_done(run, EVENT, EVENT + 1);
+        run->boards[0]->firmware_dead = false;
+        run->boards[0]->awake = true;
+    }
+    run->boards[0]->token_seen = run->boards[0]->control[LORA_REG_TOKEN / 4];
 }
 
 static struct outcome outcome_of(const struct conditions *conditions) {
@@ -138,15 +170,12 @@ static struct outcome outcome_of(const struct conditions *conditions) {
     memset(&outcome, 0, sizeof outcome);
     open_chains(&run, conditions->threads);
     chains[conditions->boards - 1].late = conditions->late;
-    run.boards[0]->followed = conditions->followed;
+    chains[0].event = conditions->event;
+    run.boards[0]->followed = true;
     if (conditions->framed)
         run.boards[0]->router.misfile = (struct emu_frame_fault){
             .on = true, .after = 1 << 30, .count = 1};
-    if (conditions->followed) {
-        advance_to(&run, NEWS, &outcome.calls);
-        CHECK(chains[0].done == NEWS); /* no further */
-        run.boards[0]->token_seen = 1;
-    }
+    if (conditions->event != NOTHING) pass_event(&run, &outcome.calls);
     advance_to(&run, GATHERS, &outcome.calls);
     outcome.now = run.boards[0]->cluster->now;
     for (uint32_t b = 0; b < conditions->boards; b++) {
@@ -165,7 +194,7 @@ static void check_rounds(struct conditions conditions) {
     conditions.framed = true;
     struct outcome framed = outcome_of(&conditions);
     CHECK(framed.calls >= GATHERS);
-    CHECK(direct.calls < GATHERS / 10);
+    CHECK(direct.calls < GATHERS / 5);
     CHECK(direct.now == framed.now);
     for (uint32_t i = 1; i < GATHERS; i++) /* a slice and what the board took within it */
         CHECK(direct.clock[0][i + 1] > direct.clock[0][i] + chain_control.slice_cycles);
@@ -178,7 +207,11 @@ int main(void) {
     check_rounds((struct conditions){.boards = 2, .threads = 2, .shape = TEST_PATH});
     check_rounds((struct conditions){.boards = 4, .threads = 1, .shape = TEST_RING});
     check_rounds((struct conditions){.boards = 8, .threads = 3, .shape = TEST_PATH});
-    check_rounds((struct conditions){.boards = 4, .threads = 2, .followed = true});
+    check_rounds((struct conditions){.boards = 2, .threads = 8, .shape = TEST_RING});
+    check_rounds((struct conditions){.boards = 40, .threads = 2, .shape = TEST_RING});
+    check_rounds((struct conditions){.boards = 4, .threads = 2, .event = NEWS});
+    check_rounds((struct conditions){.boards = 4, .threads = 2, .event = REQUEST});
+    check_rounds((struct conditions){.boards = 4, .threads = 2, .event = DEATH});
     check_rounds((struct conditions){.boards = 4, .threads = 2, .late = 37});
     check_rounds((struct conditions){.boards = 8, .threads = 4, .late = 20});
     puts("emu_rounds: ok");

@@ -36,7 +36,7 @@ struct lora_board_calls {
 struct lora_control {
     uint32_t size;
     uint32_t slice_cycles; /* of a poll; 0: `pass` tells them */
-    uint32_t most_slices;  /* of polls, then the host gets a look */
+    uint32_t most_slices;  /* or series of slices, then the host gets a look */
     uint32_t reserved;
     void *context;
     /* A board's control, NULL without memory. */
@@ -166,8 +166,9 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
 int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
                     uint32_t count, int fd, struct lora_failure *failure);
 
-/* For boards that are driven from another process: `microseconds` of board time pass, then one
- * slice runs. *moved is 0 when nothing could, so that only time helps. */
+/* For boards that are driven from another process: `microseconds` of board time pass, then a
+ * slice runs, or a short series of them. *moved is 0 when nothing could, so that only time helps.
+ */
 int lora_emu_advance(uint32_t cluster, uint32_t microseconds, uint32_t *moved);
 
 /* A port whose cable leads to a board of another process. Who carries the frames joins it, takes

@@ -29,7 +29,7 @@ struct lora_pool *lora_pool_running(uint32_t *thread);
  * itself. */
 void lora_pool_set_idle(struct lora_pool *pool, bool (*task)(void *context, uint32_t thread),
                         void *context);
-/* Once of that, or a pause: between two looks of an item that waits for another thread's. */
+/* One call of the idle task, or a pause: between two looks of an item that waits for another's. */
 void lora_pool_pass_time(struct lora_pool *pool, uint32_t thread);
 /* NULL before. */
 void *lora_pool_idle_context(const struct lora_pool *pool);
