@@ -7,7 +7,9 @@
 #include "matrix.h"
 #include "isa/segments.h"
 
-#define ROUNDS 4                  /* of items, one a thread in each */
+#define ROUNDS 4 /* of items, one a thread in each; more of long work */
+#define MOST_ROUNDS 8
+#define LAST_NS 4096              /* shorter items are not worth a round */
 #define SHORT_NS 65536            /* by the measure of the next two: a megabyte of weights */
 #define LONG_PERCENT 88           /* of an integer matmul: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16    /* one thread reads about so many */
@@ -104,14 +106,14 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
 /* A round is one item a thread. Each round takes half of what is left and the last one all, so the
  * threads end together. Small weights begin with a long round: it keeps their stream from memory
  * unbroken. */
+static uint64_t left_after(const struct lora_job *job, uint64_t tiles, uint32_t round) {
+    if (round == 0) return tiles;
+    if (job->matrix.type == LORA_WEIGHT_FP16) return tiles >> round;
+    return (tiles - tiles * LONG_PERCENT / 100) >> (round - 1);
+}
+
 static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
-    uint32_t rounds = job->items / job->threads;
-    if (round == 0 || round >= rounds) return round == 0 ? 0 : tiles;
-    if (job->matrix.type != LORA_WEIGHT_FP16) {
-        uint64_t first = tiles * LONG_PERCENT / 100;
-        return first + (tiles - first) * (round - 1) / (rounds - 1);
-    }
-    return tiles - (tiles >> round);
+    return round < job->items / job->threads ? tiles - left_after(job, tiles, round) : tiles;
 }
 
 static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t item) {
@@ -276,8 +278,18 @@ static int allocate(struct lora_job *job) {
     return LORA_OK;
 }
 
-/* An item is a run of tiles, so its thread knows what to prefetch. There is one a thread where
- * later jobs make up for a late thread, or where the work is too short to share again. */
+/* One round where later jobs make up for a late thread, or where the work is too short to share
+ * again. */
+static uint32_t rounds_of(const struct lora_job *job, uint32_t tiles) {
+    uint32_t rounds = ROUNDS;
+    if (job->following || is_short(job)) return 1;
+    while (rounds < MOST_ROUNDS &&
+           job->work * left_after(job, tiles, rounds) > (uint64_t)LAST_NS * tiles * job->threads)
+        rounds++;
+    return rounds;
+}
+
+/* An item is a run of tiles, so its thread knows what to prefetch. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
@@ -285,7 +297,7 @@ static void cut(struct lora_job *job) {
     uint32_t tiles = matrix_tiles(c);
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     if (multiplications > job->work) job->work = multiplications;
-    uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
+    uint32_t max = rounds_of(job, tiles) * job->threads;
     lora_matrix_order(&job->matrix, job->call);
     job->items = tiles < max ? tiles : max;
 }
