@@ -11,6 +11,7 @@
 #define MOST_ROUNDS 8
 #define LAST_NS 4096              /* shorter items are not worth a round */
 #define SHORT_NS 65536            /* by the measure of the next two: a megabyte of weights */
+#define SHORT_INTEGER_NS 16384    /* the same of integer weights, where only rounds are at stake */
 #define LONG_PERCENT 88           /* of an integer matmul: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16    /* one thread reads about so many */
 #define MULTIPLICATIONS_PER_NS 40 /* of many rows */
@@ -282,7 +283,8 @@ static int allocate(struct lora_job *job) {
  * again. */
 static uint32_t rounds_of(const struct lora_job *job, uint32_t tiles) {
     uint32_t rounds = ROUNDS;
-    if (job->following || is_short(job)) return 1;
+    bool is_integer = job->matrix.type != LORA_WEIGHT_FP16;
+    if (job->following || job->work <= (is_integer ? SHORT_INTEGER_NS : SHORT_NS)) return 1;
     while (rounds < MOST_ROUNDS &&
            job->work * left_after(job, tiles, rounds) > (uint64_t)LAST_NS * tiles * job->threads)
         rounds++;
