@@ -193,8 +193,9 @@ static void check_rounds(struct conditions conditions) {
     conditions.late = 0;
     conditions.framed = true;
     struct outcome framed = outcome_of(&conditions);
-    CHECK(framed.calls >= GATHERS);
-    CHECK(direct.calls < GATHERS / 5);
+    CHECK(framed.calls >= GATHERS && direct.calls < framed.calls);
+    if (conditions.threads == 1)
+        CHECK(direct.calls < GATHERS / 10); /* nobody waits, so none leaves */
     CHECK(direct.now == framed.now);
     for (uint32_t i = 1; i < GATHERS; i++) /* a slice and what the board took within it */
         CHECK(direct.clock[0][i + 1] > direct.clock[0][i] + chain_control.slice_cycles);
