@@ -1,7 +1,7 @@
 /* Polls the firmware of the boards that are awake. Between two gathers boards have nothing in
  * common but the columns that they keep for each other (gather_direct.c), so several threads poll
  * at once. What a board asks of the links is done afterwards, board by board. Each board has a
- * thread that it returns to, because its state is in that core's cache; other threads take the
+ * thread that it returns to, because its state is in that core's cache; other threads steal the
  * boards of a late one.
  *
  * A round polls every board once. Where all boards then begin a gather that needs no frames, the
@@ -12,12 +12,11 @@
 #include <stdatomic.h>
 
 #define NO_ROUND 0
-#define MOST_ROUNDS 64  /* the cluster's lock is held meanwhile */
-#define PATIENCE 64     /* looks, some us, until a thread takes others' boards */
-#define MOST_LOOKS 4096 /* some 100 us: then the others have lost their CPU */
+#define MOST_ROUNDS 64        /* of a series: the cluster's lock is held meanwhile */
+#define SPINS_BEFORE_STEAL 64 /* some us */
+#define MOST_SPINS 4096       /* some 100 us: then another thread has lost its CPU */
 
-struct polled { /* a board; what its thread leaves for the one that ends the round has a line of its
-                   own */
+struct polled { /* a board; a line for taking it, one for what the end of a round reads */
     _Alignas(LORA_LINE_BYTES) struct emu_board *board;
     _Atomic uint32_t taken;                   /* the last round in which a thread took it */
     _Alignas(LORA_LINE_BYTES) uint64_t clock; /* board time when it was polled */
@@ -30,7 +29,7 @@ struct polls {
     struct emu_cluster *cluster;
     uint32_t count, threads;
     atomic_uint arrived; /* threads */
-    atomic_bool parted;  /* a thread has left before the end: no round follows */
+    atomic_bool broken;  /* a thread has left before the end: no round follows */
     _Alignas(LORA_LINE_BYTES) atomic_uint left; /* boards of the round, not polled yet */
     struct polled boards[LORA_MAX_BOARDS];
 };
@@ -160,7 +159,7 @@ static void gather_awake(struct polls *polls) {
 /* One gather without frames follows another, in which all boards take part. */
 static bool goes_on(const struct polls *polls, uint32_t round) {
     const struct gather_offer *offers[LORA_MAX_BOARDS];
-    if (!polls->cluster->direct || round == MOST_ROUNDS || atomic_load(&polls->parted))
+    if (!polls->cluster->direct || round == MOST_ROUNDS || atomic_load(&polls->broken))
         return false;
     for (uint32_t i = 0; i < polls->count; i++) offers[i] = &polls->boards[i].offer;
     return emu_gather_follows(offers, polls->count);
@@ -184,43 +183,45 @@ static void finish(struct polls *polls, uint32_t round, uint32_t polled) {
     if (polled && atomic_fetch_sub(&polls->left, polled) == polled) end_round(polls, round);
 }
 
-/* A thread is patient with others that are there. Once it had to take a board of theirs, or where
- * it has none of its own, it takes them at once. */
-static bool takes_others(const struct polls *polls, uint32_t looks, bool patient) {
-    if (looks > 0) return looks == PATIENCE;
-    return !patient || atomic_load_explicit(&polls->arrived, memory_order_relaxed) < polls->threads;
+/* A thread steals boards that others have not begun: after some spins, and at once where others
+ * have not come, where it had to steal before in this series, or where it has no board of its own.
+ */
+static bool may_steal(const struct polls *polls, uint32_t spins, bool at_once) {
+    if (spins > 0) return spins == SPINS_BEFORE_STEAL;
+    return at_once || atomic_load_explicit(&polls->arrived, memory_order_relaxed) < polls->threads;
 }
 
 /* The round after this one. A thread leaves where another keeps a board for long. */
-static uint32_t await_next(struct polls *polls, uint32_t round, uint32_t thread, bool *patient) {
+static uint32_t await_next(struct polls *polls, uint32_t round, uint32_t thread, bool *at_once) {
     struct emu_cluster *cluster = polls->cluster;
-    for (uint32_t looks = 0; looks < MOST_LOOKS; looks++) {
-        uint32_t next = atomic_load_explicit(&cluster->round, memory_order_acquire), taken = 0;
+    for (uint32_t spins = 0; spins < MOST_SPINS; spins++) {
+        uint32_t next = atomic_load_explicit(&cluster->round, memory_order_acquire), stolen = 0;
         if (next != round) return next;
-        if (takes_others(polls, looks, *patient))
-            taken = poll_boards(polls, 0, polls->count, round, thread);
-        if (taken) *patient = false;
-        if (taken) finish(polls, round, taken);
+        if (may_steal(polls, spins, *at_once))
+            stolen = poll_boards(polls, 0, polls->count, round, thread);
+        if (stolen) *at_once = true;
+        if (stolen) finish(polls, round, stolen);
         else lora_pool_pass_time(cluster->pool, thread);
     }
-    atomic_store(&polls->parted, true);
+    atomic_store(&polls->broken, true);
     return NO_ROUND;
 }
 
+/* An item is a thread's part in all rounds. */
 static void poll_item(void *context, uint32_t item, uint32_t thread) {
     struct polls *polls = context;
     uint32_t place = thread % polls->threads;
     uint32_t first = first_board(polls, place), end = first_board(polls, place + 1);
     uint32_t round = atomic_load_explicit(&polls->cluster->round, memory_order_acquire);
-    bool patient = true;
+    bool at_once = false;
     (void)item;
-    if (atomic_load(&polls->parted)) return; /* who keeps a board ends the round */
+    if (atomic_load(&polls->broken)) return; /* the thread that keeps a board ends the round */
     atomic_fetch_add_explicit(&polls->arrived, 1, memory_order_relaxed);
     while (round != NO_ROUND) {
         uint32_t polled = poll_boards(polls, first, end, round, thread);
-        if (polled == 0) patient = false;
+        if (polled == 0) at_once = true;
         finish(polls, round, polled);
-        round = await_next(polls, round, thread, &patient);
+        round = await_next(polls, round, thread, &at_once);
     }
 }
 
@@ -242,7 +243,7 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
         atomic_init(&polls.boards[i].taken, NO_ROUND);
     }
     atomic_init(&polls.arrived, 0);
-    atomic_init(&polls.parted, false);
+    atomic_init(&polls.broken, false);
     atomic_init(&polls.left, polls.count);
     atomic_store_explicit(&cluster->round, NO_ROUND + 1, memory_order_relaxed);
     set_concurrent(&polls, polls.threads > 1);

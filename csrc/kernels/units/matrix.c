@@ -280,7 +280,7 @@ static int allocate(struct lora_job *job) {
 }
 
 /* One round where later jobs make up for a late thread, or where the work is too short to share
- * again. */
+ * again. Else so many that the last items are short. */
 static uint32_t rounds_of(const struct lora_job *job, uint32_t tiles) {
     uint32_t rounds = ROUNDS;
     bool is_integer = job->matrix.type != LORA_WEIGHT_FP16;
