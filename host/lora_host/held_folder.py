@@ -15,7 +15,7 @@ from typing import IO
 XRT = "lora-xrt-"  # prefix of the folders of emulations behind XRT
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
-STARTING = "starting."  # + device process id: exists until its board is handed over
+DEVICE = "device."  # + board "." process id: exists until the device process ends its session
 LAST_SECONDS = 5.0  # timeout for the end of a host that has closed its boards
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from .alveo_container import PLATFORM
 from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
-from .held_folder import STARTING, XRT, HeldFolder, remove_stale
+from .held_folder import DEVICE, XRT, HeldFolder, remove_stale
 from .overlay import load_overlay
 
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/xilinx/xrt/lib")
@@ -100,8 +100,9 @@ class XrtEnvironment:
         return path.read_text() if path.is_file() else ""
 
     def lost_boards(self) -> int:
-        """Number of device processes whose board was not handed over: they died or still start."""
-        return len(list(self.folder.glob(f"{STARTING}*")))
+        """Number of boards whose device process has died, or was not given its board."""
+        left = self.folder.glob(f"{DEVICE}*")
+        return sum(not _runs(path.suffix[1:]) for path in left)
 
     def _fill(self, source: Path, boards: int, overlay: str, banks: Sequence[str] | None) -> None:
         libraries = self.folder / "xrt" / "lib"
@@ -134,7 +135,10 @@ class XrtEnvironment:
         model.write_text(
             "#!/bin/sh\n"
             f'export PYTHONPATH="{package}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
-            f'touch "$LORA_EMULATION_DIR/{STARTING}$$"\n'
+            'board="${EMULATION_SOCKETID%%_*}"\n'  # device<N>
+            f'file="$LORA_EMULATION_DIR/{DEVICE}${{board#device}}"\n'
+            'rm -f "$file".*\n'  # of the board's last device process
+            'touch "$file.$$"\n'
             f'exec "{sys.executable}" -m lora_host.device_process\n'
         )
         model.chmod(0o755)
@@ -159,6 +163,15 @@ def fixed(library: Path) -> bytes:
     if bytes(content[BUG_OFFSET:end]) == BUG_BYTES:
         content[BUG_OFFSET : BUG_OFFSET + len(BUG_FIX)] = BUG_FIX
     return bytes(content)
+
+
+def _runs(process: str) -> bool:
+    """Whether a process of this number is there and has not ended."""
+    try:
+        state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 def _size(bytes: int) -> str:
