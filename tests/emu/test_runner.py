@@ -233,21 +233,40 @@ def test_loading_reports_every_byte(llama: Path) -> None:
     assert seen[-1] == (total, total) and [at for at, _ in seen] == sorted({at for at, _ in seen})
 
 
-def test_values_that_overflow_name_layer_operation_and_row(llama: Path) -> None:
-    class Loud(Checkpoint):
-        """o of layer 1 overflows FP16."""
+def loud(folder: Path, wanted: str) -> Checkpoint:
+    """A model of which one matmul overflows FP16."""
 
+    class Loud(Checkpoint):
         def stored(self, name: str) -> Stored:
             found = super().stored(name)
-            loud = np.full(found.array.shape, 60000, np.float16)
-            return replace(found, array=loud, kind="F16") if name == "layer.1.o" else found
+            values = np.full(found.array.shape, 60000, np.float16)
+            return replace(found, array=values, kind="F16") if name == wanted else found
 
-    with opened(llama, 4, weights=Loud.open(llama)) as runner, pytest.raises(ModelError) as caught:
+    return Loud.open(folder)
+
+
+def test_values_that_overflow_name_layer_operation_and_row(llama: Path) -> None:
+    weights = loud(llama, "layer.0.o")
+    with opened(llama, 4, weights=weights) as runner, pytest.raises(ModelError) as caught:
         run(runner, chain())
     message = str(caught.value)
-    assert "layer 1 matrix o wrote" in message
+    assert "layer 0 matrix o wrote" in message
     assert re.search(r"first in row (\d) \(sequence 0, position \1\) on board \d;", message)
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+def test_the_last_layer_computes_the_rows_whose_logits_are_wanted_alone(
+    llama: Path, boards: int
+) -> None:
+    rows, last = chain(), load_config(llama).layers - 1
+    with opened(llama, boards, weights=loud(llama, f"layer.{last}.o")) as runner:
+        run(runner, rows)
+        rows[5] = replace(rows[5], want_argmax=True)
+        with pytest.raises(ModelError) as caught:
+            run(runner, rows)
+    assert f"layer {last} matrix o wrote" in str(caught.value)
+    assert "first in row 5 (sequence 0, position 5)" in str(caught.value)
 
 
 def test_a_plan_for_other_boards_is_refused(llama: Path) -> None:

@@ -16,7 +16,7 @@ from lora_sdk.compile.isa import NO_LAYER
 from lora_sdk.compile.lower import lower
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
-from lora_sdk.model.block import describe
+from lora_sdk.model.block import describe, describe_stage
 from lora_sdk.model.operations import KINDS, Operation
 from lora_sdk.model.quantization import Quantization, unit_scales
 from lora_sdk.plan import collectives, control, onchip, tensors
@@ -136,9 +136,10 @@ def test_a_list_has_no_more_commands_than_the_plan_counts(name: str, scheme: str
         if scheme.startswith("w4"):
             config = replace(LLAMA_WIDE, residual=config.residual)
         config = quantized(config, scheme)
-    _, lists = lists_of(config, 4, taps=False)
-    counted = {None: describe(config).before + describe(config).after}
-    counted |= dict(enumerate(describe(config).layers))
+    _, lists = lists_of(config, 4, taps=())
+    described = describe_stage(config, range(config.layers))
+    counted = {None: described.before + described.after}
+    counted |= dict(enumerate(described.layers))
     for commands in lists:
         found = Counter(c.layer if c.layer != NO_LAYER else None for c in commands)
         for layer, operations in counted.items():

@@ -42,8 +42,8 @@ POST_LAYER = [
 ]  # fmt: skip
 OPT_FRAME = [
     "kv commit", "embed", "gather project_in", "matrix project_in", "add position",
-    "pack selected rows", "gather project_out", "matrix project_out", "gather lm_head",
-    "matrix lm_head", "argmax", "ballot", "own vote", "gather votes", "votes", "end",
+    "gather project_out", "matrix project_out", "gather lm_head", "matrix lm_head", "argmax",
+    "ballot", "own vote", "gather votes", "votes", "end",
 ]  # fmt: skip
 
 
@@ -125,13 +125,29 @@ def test_matrices_stand_where_the_plan_placed_them(config) -> None:
             assert (command.bias_bank, command.bias_line) == expected
 
 
-def test_only_the_head_works_on_selected_rows() -> None:
-    for config in MODELS.values():
-        for command in lower(config, plan_of(config, 2), 1):
-            head = command.layer == isa.NO_LAYER and command.what not in OPT_FRAME[:5]
-            head = head and not command.flags & abi.FLAG_VOTES
-            works = isinstance(command, Matrix | Vector | Gather | MoveRows)
-            assert bool(command.flags & abi.FLAG_SELECTED) == (head and works), command
+PARALLEL = {f"parallel_{n}": replace(MODELS[n], residual="parallel") for n in ("llama", "gpt2")}
+
+
+@pytest.mark.parametrize("config", [*MODELS.values(), *PARALLEL.values()], ids=[*MODELS, *PARALLEL])
+def test_what_follows_the_last_stored_k_and_v_works_on_selected_rows(config) -> None:
+    commands = lower(config, plan_of(config, 2), 1)
+    *_, stored = (at for at, command in enumerate(commands) if command.what == "kv store")
+    for at, command in enumerate(commands):
+        works = isinstance(command, Attention | Matrix | Vector | Gather | MoveRows)
+        selected = at > stored and works and not command.flags & abi.FLAG_VOTES
+        assert bool(command.flags & abi.FLAG_SELECTED) == selected, command
+    packs = [c.what for c in commands if c.flags & abi.FLAG_PACK]
+    shared = ["pack input"] if config.residual == "parallel" else []
+    assert packs == ["pack queries", "pack selected rows", *shared]
+
+
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_only_the_head_does_where_the_last_output_is_tapped(config) -> None:
+    for command in lower(config, plan_of(config, 2, (config.layers,)), 1):
+        head = command.layer == isa.NO_LAYER and command.what not in (*OPT_FRAME[:5], "hidden tap")
+        head = head and not command.flags & abi.FLAG_VOTES
+        works = isinstance(command, Matrix | Vector | Gather | MoveRows)
+        assert bool(command.flags & abi.FLAG_SELECTED) == (head and works), command
 
 
 def test_logits_and_argmax_lie_in_the_results() -> None:

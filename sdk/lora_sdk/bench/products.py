@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lora_sdk.model.block import describe
+from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import width
 from lora_sdk.model.spec import ModelConfig
 
 
 @dataclass(frozen=True)
 class RowProducts:
-    """Products with the weights of the layers, and with those of lm_head. Attention is left out."""
+    """Products with weights: `layers` those of every row, `head` those of rows whose logits are
+    wanted alone, which begin behind K and V of the last layer. Attention is left out."""
 
     layers: int
     head: int
@@ -25,9 +26,9 @@ class RowProducts:
 def row_products(config: ModelConfig) -> RowProducts:
     """Of one row of a model without experts."""
     layers = head = 0
-    for matmul in describe(config).matmuls:
+    for matmul in describe_stage(config, range(config.layers)).matmuls:
         count = matmul.k * sum(width(config, output.axis) for output in matmul.outputs)
-        if matmul.layer is None:
+        if matmul.selected:
             head += count
         else:
             layers += count

@@ -30,6 +30,7 @@ def lower_adapter(
         Adapter,
         after,
         what=f"adapter {matmul.short}",
+        flags=part.flags(matmul),
         adapter=number,
         k=matmul.k,
         **part.address("x", part.buffer(matmul.source.name)),

@@ -52,7 +52,8 @@ class Builder:
 
     def attention(self, after: Event | None, **fields: Any) -> Event:
         """Attention. Its event is the completion of the last head."""
-        event = self.emit(Attention, after, flags=abi.FLAG_SIGNAL_HEADS, **fields)
+        flags = fields.pop("flags", 0) | abi.FLAG_SIGNAL_HEADS
+        event = self.emit(Attention, after, flags=flags, **fields)
         return Event(event.unit, event.counter, value=fields["q_heads"])
 
     def finish(self, kind: type[Command], **fields: Any) -> None:

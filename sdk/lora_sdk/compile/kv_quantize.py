@@ -47,17 +47,25 @@ def store_operands(part: Lowering, source: Buffer) -> dict[str, int]:
 def attention_operands(part: Lowering, layer: int, source: Buffer) -> dict[str, int]:
     """ATTENTION's fields of q, and its scales."""
     config = part.config
+    rows, _ = query_rows(part, source)
     if kv_of(config).static:
         scales, factor = part.scales.of_layer(layer), config.attention_factor(layer)
         return {
-            **part.address("q", part.buffer("qkv8")),
+            **part.address("q", rows),
             "scale": float_bits(float(np.float32(float(scales.q) * float(scales.k) * factor))),
             "v_scale": float_bits(float(scales.v)),
         }
     return {
-        **part.address("q", part.own(source)),
+        **part.address("q", rows),
         "scale": float_bits(float(config.attention_scale(layer))),
     }
+
+
+def query_rows(part: Lowering, source: Buffer) -> tuple[OnchipBuffer, int]:
+    """The rows that begin with q as attention reads it, and the bytes of each value."""
+    if kv_of(part.config).static:
+        return part.buffer("qkv8"), 1
+    return part.own(source), FP16_BYTES
 
 
 def _columns(part: Lowering) -> tuple[int, int]:

@@ -28,9 +28,14 @@ order also guarantees that nothing is overwritten too early, for these reasons:
 - Scratch KV: a layer's attention waits for the layer's KV_STORE. KV_COMMIT is the first command of
   the same unit (DMA), so page tables and lengths are those of this step before any row is stored or
   read.
-- The residual stream is written by the VFU only. Taps and PACK read it on the DMA. A tap precedes
-  its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention. PACK comes
-  after the last RESIDUAL.
+- The residual stream is written by the VFU, and once by PACK on the DMA. Taps read it on the DMA. A
+  tap precedes its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention.
+  PACK is the last layer's, in place, and comes right before the first command after attention that
+  reads the stream. Where the stream is `input`, what is true of the norm that writes it is true of
+  PACK: it has waited for o, and so for the gather of `attention`. `input` that two matmuls share is
+  packed behind o as well. The last layer of a plan with a tap behind it works on all rows; PACK then
+  comes after the last RESIDUAL.
+- q is packed in place behind KV_STORE, on the same unit. Attention waits for it.
 - Results in the control bank are read by the host after END, which comes after a BALLOT: all units
   were idle. The votes are gathered behind it, on the first bytes of the on-chip buffer, which then
   hold nothing that is needed; END waits for the last of them.

@@ -49,6 +49,8 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
             after = quantize(part, after, matmul, own)
             gathered = eight(source)
         after = part.gather(after, gathered, segments=not (late or permuted))
+    elif matmul.selected:
+        after = _pack_shared(part, after, matmul, late)
     after, adapter = lower_adapter(part, after, matmul)
     if matmul.name not in part.board.matrices:
         return after
@@ -60,6 +62,15 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
         after = _permute(part, after, matmul, ready)
         ready = "permuted"
     return _matrix(part, after, matmul, ready, adapter)
+
+
+def _pack_shared(part: Lowering, after: Event | None, matmul: Matmul, late: bool) -> Event:
+    """The selected ones of the whole rows that an earlier matmul gathered for all rows, in place.
+    What is quantized late is quantized again, for this matmul."""
+    integer = matmul_format(part.config, matmul).integer
+    source = matmul.source.name
+    rows = part.buffer(eight(source) if integer and not late else source)
+    return part.pack(after, f"pack {source}", rows, rows, rows.stride)
 
 
 def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: range) -> Event | None:

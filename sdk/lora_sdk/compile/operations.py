@@ -9,7 +9,12 @@ from typing import Any
 from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
-from lora_sdk.compile.kv_quantize import attention_operands, quantize_qkv, store_operands
+from lora_sdk.compile.kv_quantize import (
+    attention_operands,
+    query_rows,
+    quantize_qkv,
+    store_operands,
+)
 from lora_sdk.compile.matmul import lower_matmul
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.model import operations as ops
@@ -219,9 +224,12 @@ def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event 
 def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | None:
     config, share = part.config, part.board.share
     assert attend.layer is not None
+    if attend.selected:
+        after = _pack_queries(part, after, attend)
     return part.builder.attention(
         after,
         what="attention",
+        flags=part.flags(attend),
         head_dim=config.head_dim,
         kv_layer=attend.layer - part.stage.layers.start,
         q_heads=len(share.q_heads),
@@ -235,6 +243,13 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         cap=float_bits(attend.cap),
         **(_slopes(part) if attend.slopes else {}),
     )
+
+
+def _pack_queries(part: Lowering, after: Event | None, attend: ops.Attend) -> Event:
+    """The selected rows of q, in place."""
+    rows, size = query_rows(part, attend.source)
+    columns = len(part.board.share.q_heads) * part.config.head_dim
+    return part.pack(after, "pack queries", rows, rows, columns * size)
 
 
 def _slopes(part: Lowering) -> dict[str, int]:
@@ -263,6 +278,7 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
         Vector,
         after,
         what=f"activation {activate.kind}",
+        flags=part.flags(activate),
         op=op,
         columns=len(columns),
         first=columns.start,
@@ -279,6 +295,7 @@ def _add_residual(part: Lowering, after: Event | None, add: ops.AddResidual) -> 
         Vector,
         after,
         what="residual",
+        flags=part.flags(add),
         op=abi.VEC_RESIDUAL_SCALED if scaled else abi.VEC_RESIDUAL,
         columns=len(columns),
         **({"scalar": float_bits(add.scale)} if scaled else {}),
@@ -293,17 +310,8 @@ def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event 
     columns = part.columns(pack.source)
     if not columns:
         return after
-    return part.builder.emit(
-        MoveRows,
-        after,
-        what="pack selected rows",
-        flags=part.flags(pack) | abi.FLAG_PACK,
-        x_bank=abi.BANK_ONCHIP,
-        y_bank=abi.BANK_ONCHIP,
-        bytes=len(columns) * FP16_BYTES,
-        **part.address("x", part.own(pack.source)),
-        **part.address("y", part.own(pack.target)),
-    )
+    source, target = part.own(pack.source), part.own(pack.target)
+    return part.pack(after, "pack selected rows", source, target, len(columns) * FP16_BYTES)
 
 
 def _scale_logits(part: Lowering, after: Event | None, scale: ops.ScaleLogits) -> Event | None:

@@ -133,6 +133,23 @@ class Lowering:
             return abi.SPAN_STAGE
         return abi.SPAN_TO_NEXT if self.rank < span.first + span.owners else abi.SPAN_FROM_PREVIOUS
 
+    def pack(
+        self, after: Event | None, what: str, source: OnchipBuffer, target: OnchipBuffer, size: int
+    ) -> Event:
+        """The first `size` bytes of the selected rows of `source`, without gaps, into `target`. Rows
+        move in ascending order to no higher places, so both may be one buffer."""
+        return self.builder.emit(
+            MoveRows,
+            after,
+            what=what,
+            flags=abi.FLAG_SELECTED | abi.FLAG_PACK,
+            x_bank=abi.BANK_ONCHIP,
+            y_bank=abi.BANK_ONCHIP,
+            bytes=size,
+            **self.address("x", source),
+            **self.address("y", target),
+        )
+
     def check_collectives(self) -> None:
         """Checks that all collectives of the plan, which counts link bytes, were lowered."""
         if self._gathered != len(self._gathers):

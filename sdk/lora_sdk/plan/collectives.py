@@ -142,7 +142,9 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
         yield Collective(matmul.name, ops.width(config, axis), share, unit, size, matmul.selected)
     if matmul.layer is not None and adapters is not None and adapters.sharded:
         ranks = adapters.share(context.boards) * len(matmul.outputs)
-        yield Collective(f"{matmul.name} adapter", ranks * context.boards, ranks, ranks, FP16_BYTES)
+        what = f"{matmul.name} adapter"
+        columns = ranks * context.boards
+        yield Collective(what, columns, ranks, ranks, FP16_BYTES, matmul.selected)
 
 
 def _none(context: _Context, operation: ops.Operation) -> Iterator[Collective]:
@@ -170,12 +172,14 @@ def collectives(
     """All gathers of a step in the order in which boards run them, those of the votes left out.
     `stages`: each of `boards` boards; none or one: all boards run all layers."""
     context = _Context(config, adapters, boards)
-    if len(stages) < 2:
+    if not stages:
         return tuple(_of_block(context, block.describe(config)))
+    if len(stages) == 1:
+        return tuple(_of_block(context, stages[0].block(config)))
     found: list[Collective] = []
     for stage in stages:
         span = Span(stage.index * boards, boards, boards)
-        described = block.describe_stage(config, stage.layers)
+        described = stage.block(config)
         if boards > 1:
             found += (replace(one, span=span) for one in _of_block(context, described))
         if not stage.is_last:

@@ -32,11 +32,13 @@ def shard(columns: int, unit: int, rank: int, boards: int) -> range:
 @dataclass(frozen=True)
 class Stage:
     """Stage `index` of `count`: the boards that run `layers`, with the first what comes before the
-    layers, with the last what comes after them."""
+    layers, with the last what comes after them. `all_rows`: the last layer's output is needed of
+    all rows, not of the selected ones alone."""
 
     index: int
     count: int
     layers: range
+    all_rows: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -45,6 +47,10 @@ class Stage:
     @property
     def is_last(self) -> bool:
         return self.index + 1 == self.count
+
+    def block(self, config: ModelConfig) -> Block:
+        """Its operations."""
+        return describe_stage(config, self.layers, self.all_rows)
 
     def holds_tap(self, layer: int, layers: int) -> bool:
         """Whether the input of `layer` is this stage's; that of `layers`, the output of the last
@@ -74,7 +80,7 @@ class Share:
 
     def block(self, config: ModelConfig) -> Block:
         """The operations of its stage."""
-        return describe_stage(config, self.stage.layers)
+        return self.stage.block(config)
 
 
 def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
@@ -129,9 +135,11 @@ def fewest_stages(config: ModelConfig, boards: int) -> int | None:
 
 class Partition:
     """The shares of a model over so many boards, cut into stages of as many boards each;
-    RequestError if it cannot be sharded."""
+    RequestError if it cannot be sharded. `all_rows`: as of a stage."""
 
-    def __init__(self, config: ModelConfig, boards: int, stages: int = 1) -> None:
+    def __init__(
+        self, config: ModelConfig, boards: int, stages: int = 1, all_rows: bool = False
+    ) -> None:
         check_board_count(boards)
         check_stages(boards, stages)
         if stages > config.layers:
@@ -145,7 +153,8 @@ class Partition:
         self.config = config
         self.boards = boards
         self.stages = tuple(
-            Stage(index, stages, shard(config.layers, 1, index, stages)) for index in range(stages)
+            Stage(index, stages, shard(config.layers, 1, index, stages), all_rows)
+            for index in range(stages)
         )
 
     @property

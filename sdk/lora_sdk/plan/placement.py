@@ -54,7 +54,7 @@ def make_plan(
     range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps)
     check_overlay(config, overlay)
-    partition = Partition(config, boards, stages)
+    partition = Partition(config, boards, stages, config.layers in hidden_taps)
     if route is None:
         route = default_route(boards)
     if len(route.order) != boards:
@@ -288,7 +288,7 @@ def _boards_that_fit(
     stages = len(partition.stages)
     for count in BOARD_COUNTS:
         if partition.boards < count <= partition.config.heads * stages:
-            wider = Partition(partition.config, count, stages)
+            wider = Partition(partition.config, count, stages, partition.stages[-1].all_rows)
             try:
                 route = default_route(count)
                 _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
@@ -315,7 +315,7 @@ def _more_stages(
         if fewest is None or stages > min(count, config.layers):
             continue
         try:
-            wider = Partition(config, count, stages)
+            wider = Partition(config, count, stages, partition.stages[-1].all_rows)
             route = default_route(count)
             _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
         except PlacementError:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-from lora_sdk.model.block import describe
+from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import (
     Activate,
     AddPosition,
@@ -50,7 +50,7 @@ def command_count(
     """Commands that units run in one step; of `boards` boards in stages those of a board of each
     stage, one after the other. `integer`: INT8 inputs, quantized before each use."""
     counter = _Counter(config, boards // stages, integer, adapter)
-    model = describe(config)
+    model = describe_stage(config, range(config.layers))
     return (
         KV_COMMIT
         + (VOTES if boards > 1 else 0)
@@ -88,13 +88,17 @@ class _Counter:
         return 2 + self.exchanges if norm.whole else 1
 
     def matmul(self, matmul: Matmul) -> int:
-        found = 1 + self.quantizes + (self.exchanges if matmul.gather else 0)
+        found = 1 + self.quantizes + (self.exchanges if matmul.gather else matmul.selected)
         if matmul.gather and matmul_format(self.config, matmul).dynamic:
             found += 1  # the max of a row, and the exchange of boards' maxima
             found += self.exchanges if self.boards <= abi.ROW_MAXIMA else 0
         if self.adapter is not None and matmul.layer is not None:
             found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
         return found
+
+    def attend(self, attend: Attend) -> int:
+        """Of selected rows, q is packed."""
+        return 1 + attend.selected
 
     def store(self, store: StoreKv) -> int:
         return 1 + self.quantizes
@@ -105,12 +109,12 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
     NormHeads: _Counter.norm_heads,
     Matmul: _Counter.matmul,
     StoreKv: _Counter.store,
+    Attend: _Counter.attend,
     **dict.fromkeys(
         (
             Embed,
             AddPosition,
             Rope,
-            Attend,
             Activate,
             AddResidual,
             PackSelected,

@@ -30,7 +30,7 @@ from lora_sdk.timing.ops import (
     Op,
 )
 from lora_sdk.timing.shape_ops import ATTENTION_STARTS
-from lora_sdk.timing.step import StepShape, whole_tiles, windowed
+from lora_sdk.timing.step import StepShape, sampled_rows, whole_tiles, windowed
 from lora_sdk.timing.vector_costs import vector_cost
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class ListTiming:
 
     def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
         """Cost fields of a command in a step."""
+        if command.flags & abi.FLAG_SELECTED:
+            step = sampled_rows(step)
         rows = _rows(command, step)
         cost = COSTS.get(type(command))
         if cost is None:
@@ -123,7 +125,7 @@ def _rows(command: isa.Command, step: StepShape) -> int:
     """Rows that a command works on. Boards' votes are one row of any step that has rows."""
     if command.flags & abi.FLAG_VOTES:
         return min(1, step.rows)
-    return step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
+    return step.rows
 
 
 def fixed_fields(
@@ -182,7 +184,7 @@ def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape)
     multiplied = costs.matrix_cycles(machine, rows, command.k, command.n)
     return {
         "category": WEIGHTS,
-        "start": machine.start_cycles,
+        "start": machine.start_cycles if rows else 0.0,
         "compute": multiplied * timing.passes_per_mac(integer) + more["compute"],
         "stream": timing.bank_cycles(command.bank_first, fullest) + more["stream"],
         "bytes": float(passes * blocks * block) + more["bytes"],
@@ -239,7 +241,7 @@ def _attention(
     passes_per_mac = timing.passes_per_mac(kv.format.static)
     return {
         "category": ATTENTION,
-        "start": ATTENTION_STARTS * machine.start_cycles,
+        "start": ATTENTION_STARTS * machine.start_cycles if rows else 0.0,
         "compute": passes_per_mac * costs.attention_cycles(machine, dim, heads, step.visible)
         + softmax,
         "vector": softmax,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,25 @@ class StepShape:
     sequences: int = 1
     spilled: int | None = None
     shared: int = 0
+
+
+def sampled_rows(step: StepShape) -> StepShape:
+    """The sampled rows of `step` alone. Each is taken to attend to as many positions as a sequence
+    has on average, and all sequences are read, if there are any such rows."""
+    if step.sampled == step.rows:
+        return step
+    each = (step.kv_positions + step.shared) / max(1, step.sequences)
+    there = step.sampled > 0
+    return replace(
+        step,
+        rows=step.sampled,
+        visible=min(step.visible, math.ceil(step.sampled * each)),
+        kv_positions=step.kv_positions * there,
+        adapted=min(step.adapted, step.sampled),
+        adapters=min(step.adapters, step.sampled),
+        spilled=step.spilled if there else 0,
+        shared=step.shared * there,
+    )
 
 
 def windowed(step: StepShape, window: int) -> StepShape:
