@@ -33,8 +33,8 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   PACK is the last layer's, in place, and comes right before the first command after attention that
   reads the stream. Where the stream is `input`, what is true of the norm that writes it is true of
   PACK: it has waited for o, and so for the gather of `attention`. `input` that two matmuls share is
-  packed behind o as well. The last layer of a plan with a tap behind it works on all rows; PACK then
-  comes after the last RESIDUAL.
+  packed behind o as well. In a plan with a tap behind the last layer this works on all rows, and
+  PACK comes after the last RESIDUAL.
 - q is packed in place behind KV_STORE, on the same unit. Attention waits for it.
 - Results in the control bank are read by the host after END, which comes after a BALLOT: all units
   were idle. The votes are gathered behind it, on the first bytes of the on-chip buffer, which then

@@ -11,8 +11,8 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
-    query_rows,
     quantize_qkv,
+    query_rows,
     store_operands,
 )
 from lora_sdk.compile.matmul import lower_matmul

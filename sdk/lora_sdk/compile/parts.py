@@ -136,8 +136,8 @@ class Lowering:
     def pack(
         self, after: Event | None, what: str, source: OnchipBuffer, target: OnchipBuffer, size: int
     ) -> Event:
-        """The first `size` bytes of the selected rows of `source`, without gaps, into `target`. Rows
-        move in ascending order to no higher places, so both may be one buffer."""
+        """The first `size` bytes of the selected rows of `source`, one after another, to `target`.
+        Rows are moved in order, to no later places, so both may be one buffer."""
         return self.builder.emit(
             MoveRows,
             after,

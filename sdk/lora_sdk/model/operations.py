@@ -38,9 +38,9 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """`layer` is None outside the layers. `selected`: only on rows whose logits are requested, which
-    are packed: the first ones of its buffers. What brings them there is PackSelected; attention
-    packs its q itself, a matmul what an earlier one has gathered."""
+    """`layer` is None outside the layers. `selected`: only on rows whose logits are requested. They
+    are packed, the first ones of their buffers: by PackSelected; q by attention itself, and rows
+    that an earlier matmul has gathered by the matmul."""
 
     layer: int | None = None
     selected: bool = False

@@ -95,7 +95,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Embed: (1, 0),
     ops.AddPosition: (1, 0),
     ops.Norm: (3, 0),  # sums, their gather, apply
-    ops.Matmul: (2, 4),  # the gather of its input, or packed; its max, their gather, quantized, permuted
+    ops.Matmul: (2, 4),  # its input gathered or packed; its max, their gather, quantized, permuted
     ops.NormHeads: (3, 0),  # as Norm
     ops.Rope: (1, 0),
     ops.StoreKv: (1, 3),  # q, k and v quantized
