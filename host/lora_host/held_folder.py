@@ -15,7 +15,9 @@ from typing import IO
 XRT = "lora-xrt-"  # prefix of the folders of emulations behind XRT
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
-DEVICE = "device."  # + board "." process id: exists until the device process ends its session
+# Prefixes of files, + board "." process id, of device processes that have their board still, and
+# of those that have handed it over, until their session ends.
+STARTING, SERVED = "starting.", "served."
 LAST_SECONDS = 5.0  # timeout for the end of a host that has closed its boards
 
 

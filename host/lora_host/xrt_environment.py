@@ -17,13 +17,14 @@ from types import TracebackType
 from .alveo_container import PLATFORM
 from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
-from .held_folder import DEVICE, XRT, HeldFolder, remove_stale
+from .held_folder import SERVED, STARTING, XRT, HeldFolder, remove_stale
 from .overlay import load_overlay
 
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/xilinx/xrt/lib")
 LIBRARIES = ("core", "noop", "swemu", "hwemu")
 MODEL = "data/emulation/unified/cpu_em/generic_pcie/model/genericpciemodel"
 SOCKET_PATH_LIMIT = 106
+_DIED = "a board's device process has died"
 XRT_SOCKETS = "/tmp"  # XRT's sockets are in its subfolder $USER, regardless of TMPDIR
 
 # CpuemShim::alloc_void() of 2.13.0 drops realloc's result unless the buffer is absent. The test of
@@ -99,9 +100,10 @@ class XrtEnvironment:
         path = self.folder / "cluster.log"
         return path.read_text() if path.is_file() else ""
 
-    def lost_boards(self) -> int:
-        """Number of boards whose device process has died, or was not given its board."""
-        left = self.folder.glob(f"{DEVICE}*")
+    def dead_processes(self, kind: str) -> int:
+        """Number of device processes that have died, before (STARTING) or after (SERVED) they had
+        handed their board over."""
+        left = self.folder.glob(f"{kind}*")
         return sum(not _runs(path.suffix[1:]) for path in left)
 
     def _fill(self, source: Path, boards: int, overlay: str, banks: Sequence[str] | None) -> None:
@@ -136,9 +138,9 @@ class XrtEnvironment:
             "#!/bin/sh\n"
             f'export PYTHONPATH="{package}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
             'board="${EMULATION_SOCKETID%%_*}"\n'  # device<N>
-            f'file="$LORA_EMULATION_DIR/{DEVICE}${{board#device}}"\n'
-            'rm -f "$file".*\n'  # of the board's last device process
-            'touch "$file.$$"\n'
+            'board="${board#device}" folder="$LORA_EMULATION_DIR"\n'
+            f'rm -f "$folder/{STARTING}$board".* "$folder/{SERVED}$board".*\n'  # of its last one
+            f'touch "$folder/{STARTING}$board.$$"\n'
             f'exec "{sys.executable}" -m lora_host.device_process\n'
         )
         model.chmod(0o755)
@@ -227,10 +229,13 @@ def _run(command: Sequence[str], environment: XrtEnvironment) -> int:
     if code == -signal.SIGINT:
         return 128 + signal.SIGINT
     name = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    if code and code != -signal.SIGKILL and environment.lost_boards():
-        name += ": a board's device process has died, which makes XRT end its host; start it again"
-    elif code >= 0:
+    early, late = environment.dead_processes(STARTING), environment.dead_processes(SERVED)
+    if code == 0 or (code > 0 and not early):
+        if code and late:  # XRT's exit, or the host's own error
+            sys.stderr.write(f"{command[0]}: {name}; {_DIED}\n")
         return code
+    if code != -signal.SIGKILL and early + late:
+        name += f": {_DIED}, which makes XRT end its host; start it again"
     raise TransportError(f"{command[0]}: {name}")
 
 

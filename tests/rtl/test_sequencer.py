@@ -50,7 +50,7 @@ def test_random_lists(bench: Path, lists: int) -> None:
     assert not few, f"{few} found, at least {least} expected"
 
 
-@pytest.mark.parametrize(("boards", "started"), [(1, 616), (4, 813)])
+@pytest.mark.parametrize(("boards", "started"), [(1, 617), (4, 814)])
 def test_gap_between_commands(bench: Path, tmp_path: Path, boards: int, started: int) -> None:
     """LLaMA2-7B in W4A8, one row, units that take time: cycles in which none runs."""
     config, plan = llama_plan(boards)

@@ -126,11 +126,37 @@ def test_slots_give_up_the_overlap_of_the_gather_before_a_product() -> None:
 
 
 def test_the_shapes_of_engine_rows() -> None:
-    assert steps.of_rows([(0, 0, -1), (0, 1, -1), (0, 2, -1)], 1) == steps.prefill(3)
-    assert steps.of_rows([(0, 39, -1)], 1, 1) == steps.decode(40)
-    both = steps.of_rows([(0, 9, 1), (1, 4, 1), (2, 0, -1)], 3)
+    assert steps.of_rows([(0, 0, -1), (0, 1, -1), (0, 2, -1)], [2]) == steps.prefill(3)
+    assert steps.of_rows([(0, 39, -1)], [0], 1) == steps.decode(40)
+    both = steps.of_rows([(0, 9, 1), (1, 4, 1), (2, 0, -1)], range(3))
     assert (both.visible, both.kv_positions) == (10 + 5 + 1, 10 + 5 + 1)
     assert (both.adapted, both.adapters) == (2, 1)
+
+
+def test_the_last_layer_is_charged_its_sampled_rows() -> None:
+    """A row at 2001 positions beside a prompt, which wants no logits yet."""
+    rows = [(0, 2000, -1), *((1, position, -1) for position in range(30))]
+    some = steps.sampled_rows(steps.of_rows(rows, [0]))
+    assert (some.rows, some.visible, some.kv_positions) == (1, 2001, 2031)
+    near = steps.sampled_rows(steps.windowed(steps.of_rows(rows, [0, 30]), 16))
+    assert (near.rows, near.visible) == (2, 32)
+    last = steps.sampled_rows(steps.prefill(64, 100))
+    assert (last.rows, last.visible, last.kv_positions) == (1, 164, 164)
+    none = steps.sampled_rows(steps.prefill(64, last=False))
+    assert (none.rows, none.visible, none.kv_positions) == (0, 0, 0)
+    every = steps.verify(8, 40)
+    assert steps.sampled_rows(every) is every
+
+    timed = timing(LLAMA, 2)
+    prompt, middle, whole = (
+        timed.step(shape).timeline.cycles
+        for shape in (
+            steps.prefill(64),
+            steps.prefill(64, last=False),
+            replace(steps.prefill(64), sampled=64, sampled_visible=None),
+        )
+    )
+    assert middle < prompt < 0.8 * whole
 
 
 def test_prompts_are_cut_as_the_engine_cuts_them() -> None:

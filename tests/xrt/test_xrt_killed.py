@@ -35,6 +35,7 @@ except LoraError as error:
     sys.exit(fail("host", error, 1))
 """
 )
+KEEPS = WORK.replace('fail("host", error, 1)', "3")  # an exit code of its own
 CLUSTER = b"lora_host.device_process.cluster_process\0"
 DELAYS = (0.0, 0.1, 0.3, 0.6)
 SECONDS = 60
@@ -134,6 +135,17 @@ def test_the_host_ends_after_its_device_process(folder: Path, killed: bool) -> N
     os.kill(host, signal.SIGTERM)
     line = one_line(process)
     assert ("ended by SIGTERM" in line) and ("a board's device process has died" in line) == killed
+    wait_for(lambda: nothing_left(folder))
+
+
+def test_a_host_that_lives_on_keeps_its_exit_code(folder: Path) -> None:
+    process = wrapped(folder, sys.executable, "-c", KEEPS)
+    assert process.stderr is not None and process.stderr.readline() == "working\n"
+    (device,) = of_folder(folder, b"lora_host.device_process\0")
+    os.kill(device, signal.SIGKILL)
+    _, error = process.communicate(timeout=SECONDS)
+    assert process.returncode == 3
+    assert error.endswith("ended with exit code 3; a board's device process has died\n")
     wait_for(lambda: nothing_left(folder))
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from lora_host.held_folder import DEVICE
+from lora_host.held_folder import SERVED, STARTING
 
 FOLDER_VARIABLE = "LORA_EMULATION_DIR"
 SOCKET_NAME = "cluster.sock"
@@ -46,8 +46,11 @@ def _serve(folder: Path, name: str, board: int) -> int:
         socket.send_fds(cluster, [HELLO + bytes([board])], [host.fileno()])
         if cluster.recv(1):  # accepted; a cluster process that is ending sends nothing
             host.close()
+            served = folder / f"{SERVED}{board}.{os.getpid()}"
+            served.touch()
+            (folder / f"{STARTING}{board}.{os.getpid()}").unlink(missing_ok=True)
             cluster.recv(1)
-            (folder / f"{DEVICE}{board}.{os.getpid()}").unlink(missing_ok=True)
+            served.unlink(missing_ok=True)
             return 0
         cluster.close()
     sys.stderr.write(f"{folder}: the cluster process does not take board {board}\n")

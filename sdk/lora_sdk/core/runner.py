@@ -125,7 +125,7 @@ class Runner:
         self._check_finite(rows, completions)
         if self.on_step is not None:
             shapes = ((row.sequence, row.position, row.adapter) for row in rows)
-            self.on_step(of_rows(shapes, len(selected_rows(rows)), len(path), self.spilled))
+            self.on_step(of_rows(shapes, selected_rows(rows), len(path), self.spilled))
         try:
             return self._result(rows, completions)
         except LoraError:  # a transfer has failed: the boards would take commits twice

@@ -107,7 +107,7 @@ def verification(tree: TreeShape, context: int, aat: float) -> StepShape:
     """The step that verifies the tree, after a round that emitted `aat` tokens. Its root attends to
     `context` positions."""
     rows = [(0, context - 1 + depth, -1) for depth in tree.depths]
-    return steps.of_rows(rows, tree.size, round(aat))
+    return steps.of_rows(rows, range(tree.size), round(aat))
 
 
 class DesignTimes:

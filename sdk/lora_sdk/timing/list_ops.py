@@ -87,6 +87,8 @@ class ListTiming:
 
     def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
         """Cost fields of a command in a step."""
+        if isinstance(command, isa.Attention):
+            step = windowed(step, command.window)
         if command.flags & abi.FLAG_SELECTED:
             step = sampled_rows(step)
         rows = _rows(command, step)
@@ -230,7 +232,7 @@ def _attention(
     timing: ListTiming, command: isa.Attention, rows: int, step: StepShape
 ) -> dict[str, Any]:
     machine, heads, dim = timing.machine, command.q_heads, command.head_dim
-    step, slopes = windowed(step, command.window), command.slope_kind != abi.SLOPE_NONE
+    slopes = command.slope_kind != abi.SLOPE_NONE
     softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes, command.cap != 0)
     kv = timing.board.kv
     each = 2 * command.kv_heads

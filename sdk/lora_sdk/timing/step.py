@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lora_host import abi
@@ -18,7 +18,9 @@ class StepShape:
     `sampled`: rows that go through lm_head. `committed`: positions that the step's header first
     moves into the cache (from the previous step). `adapted`: rows with an adapter. `adapters`:
     distinct ones. `sequences`: those that the rows belong to. `spilled`: of `kv_positions`, those
-    in pages outside the weight banks; None: as if the sequences alone had taken pages."""
+    in pages outside the weight banks; None: as if the sequences alone had taken pages.
+    `sampled_visible`: `visible` of the sampled rows, where these are not all; None: each attends to
+    as many positions as a sequence has on average, as last rows of sequences of one length do."""
 
     rows: int
     visible: int
@@ -30,19 +32,21 @@ class StepShape:
     sequences: int = 1
     spilled: int | None = None
     shared: int = 0
+    sampled_visible: int | None = None
 
 
 def sampled_rows(step: StepShape) -> StepShape:
-    """The sampled rows of `step` alone. Each is taken to attend to as many positions as a sequence
-    has on average, and all sequences are read, if there are any such rows."""
-    if step.sampled == step.rows:
+    """The sampled rows of `step` alone. All sequences are read, if there are any such rows."""
+    if step.sampled >= step.rows:
         return step
-    each = (step.kv_positions + step.shared) / max(1, step.sequences)
-    there = step.sampled > 0
+    visible, there = step.sampled_visible, step.sampled > 0
+    if visible is None:
+        each = (step.kv_positions + step.shared) / max(1, step.sequences)
+        visible = math.ceil(step.sampled * each)
     return replace(
         step,
         rows=step.sampled,
-        visible=min(step.visible, math.ceil(step.sampled * each)),
+        visible=min(step.visible, visible),
         kv_positions=step.kv_positions * there,
         adapted=min(step.adapted, step.sampled),
         adapters=min(step.adapters, step.sampled),
@@ -58,7 +62,13 @@ def windowed(step: StepShape, window: int) -> StepShape:
         return step
     tile = abi.TILE_POSITIONS
     read = min(step.kv_positions, step.sequences * (window + tile) + step.rows)
-    return replace(step, visible=min(step.visible, step.rows * window), kv_positions=read)
+    seen = step.sampled_visible
+    return replace(
+        step,
+        visible=min(step.visible, step.rows * window),
+        kv_positions=read,
+        sampled_visible=seen and min(seen, step.sampled * window),
+    )
 
 
 def decode(context: int) -> StepShape:
@@ -69,8 +79,9 @@ def decode(context: int) -> StepShape:
 def prefill(length: int, start: int = 0, committed: int = 0, last: bool = True) -> StepShape:
     """A chain of `length` rows after `start` positions. The step's header commits `committed` of
     these. With `last`, the last row ends the prompt and is sampled."""
-    visible = length * start + length * (length + 1) // 2
-    return StepShape(length, visible, start + length, int(last), committed)
+    visible, end = length * start + length * (length + 1) // 2, start + length
+    seen = None if last and length == 1 else end * last
+    return StepShape(length, visible, end, int(last), committed, sampled_visible=seen)
 
 
 def prefill_steps(length: int, row_limit: int) -> list[StepShape]:
@@ -98,31 +109,32 @@ def beams(prompts: int, width: int, context: int, common: int) -> StepShape:
 
 def of_rows(
     rows: Iterable[tuple[int, int, int]],
-    sampled: int,
+    sampled: Sequence[int],
     committed: int = 0,
     spilled: Callable[[int], int] | None = None,
 ) -> StepShape:
-    """The shape of a step with rows (sequence, position, adapter or -1). `spilled`: positions of a
-    sequence in pages outside the weight banks."""
+    """The shape of a step with rows (sequence, position, adapter or -1). `sampled`: numbers of the
+    sampled rows. `spilled`: positions of a sequence in pages outside the weight banks."""
     longest: dict[int, int] = {}
     named: list[int] = []
-    count = visible = 0
+    seen: list[int] = []
     for sequence, position, adapter in rows:
-        count += 1
         if adapter >= 0:
             named.append(adapter)
-        visible += position + 1
+        seen.append(position + 1)
         longest[sequence] = max(longest.get(sequence, 0), position + 1)
+    some = len(sampled) < len(seen)
     return StepShape(
-        count,
-        visible,
+        len(seen),
+        sum(seen),
         sum(longest.values()),
-        sampled,
+        len(sampled),
         committed,
         len(named),
         len(set(named)),
         len(longest),
         None if spilled is None else sum(map(spilled, longest)),
+        sampled_visible=sum(seen[number] for number in sampled) if some else None,
     )
 
 
