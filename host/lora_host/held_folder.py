@@ -15,8 +15,8 @@ from typing import IO
 XRT = "lora-xrt-"  # prefix of the folders of emulations behind XRT
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
-# Prefixes of files, + board "." process id, of device processes that have their board still, and
-# of those that have handed it over, until their session ends.
+# Prefixes of a device process's file, + board "." process id: until it hands its connection to the
+# cluster process, and from then on until its session ends.
 STARTING, SERVED = "starting.", "served."
 LAST_SECONDS = 5.0  # timeout for the end of a host that has closed its boards
 

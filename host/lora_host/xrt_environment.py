@@ -101,8 +101,8 @@ class XrtEnvironment:
         return path.read_text() if path.is_file() else ""
 
     def dead_processes(self, kind: str) -> int:
-        """Number of device processes that have died, before (STARTING) or after (SERVED) they had
-        handed their board over."""
+        """Number of device processes that have died before (STARTING) or after (SERVED) they handed
+        their connection over."""
         left = self.folder.glob(f"{kind}*")
         return sum(not _runs(path.suffix[1:]) for path in left)
 

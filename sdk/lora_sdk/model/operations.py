@@ -39,8 +39,8 @@ class Output:
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """`layer` is None outside the layers. `selected`: only on rows whose logits are requested. They
-    are packed, the first ones of their buffers: by PackSelected; q by attention itself, and rows
-    that an earlier matmul has gathered by the matmul."""
+    are the first ones of their buffers: PackSelected moves them there; Attend does so with q, and
+    a Matmul with an input that an earlier one has gathered."""
 
     layer: int | None = None
     selected: bool = False
