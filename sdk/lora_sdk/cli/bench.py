@@ -10,6 +10,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.given import was_given
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.core.options import EngineOptions
@@ -57,18 +58,13 @@ def bench(
     and goals: decode, demo-size, prefill, together, long-context and large (LLaMA2-7B: 12 GB of
     memory, 5 GB of disk)."""
     if suite:
-        given = [name for name in OF_A_MODEL if _was_given(invoked, name)]
+        given = [name for name in OF_A_MODEL if was_given(invoked, name)]
         if given:
             raise RequestError(f"--{given[0]} does not go with --suite, which has its own models")
         return _suite(only, of_a_model["rounds"], of_a_model["threads"], plot, as_json)
     if only or plot:
         raise RequestError(f"--{'only' if only else 'plot'} needs --suite")
     return _model(as_json=as_json, **of_a_model)
-
-
-def _was_given(invoked: click.Context, name: str) -> bool:
-    source = invoked.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _model(as_json: bool, model: str | None, **settings: Any) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.given import was_given
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 
@@ -30,6 +31,16 @@ Examples:
   lora model --validate
   lora model --resources --design own-u280
 """
+
+
+VIEWS = {
+    "listing": ("as_json",),
+    "validate": ("as_json",),
+    "analyses": ("as_json",),
+    "cells": ("design", "as_json"),
+    "fleet": ("as_json",),
+}
+"""Options that choose what is printed in place of one design's times, and what goes with them."""
 
 
 @click.command("model", epilog=EXAMPLES)
@@ -72,7 +83,9 @@ Examples:
 @click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")
 @click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.pass_context
 def model(
+    invoked: click.Context,
     design: str | None,
     board: str | None,
     model: str | None,
@@ -103,8 +116,9 @@ def model(
     with --fleet of many requests on GPUs and boards.
 
     Every number is modelled. Nothing is loaded or run."""
+    _check_view(invoked)
     if listing:
-        _list()
+        _list(as_json)
         return
     if validate:
         _validate(as_json)
@@ -147,6 +161,15 @@ def model(
     if trace is not None:
         _trace(trace, design, board, model, boards, context, mode, verify_length, used, links)
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else text(report))
+
+
+def _check_view(invoked: click.Context) -> None:
+    """RequestError: an option that does not go with one of VIEWS."""
+    given = [one for one in invoked.command.params if was_given(invoked, one.name)]
+    for view in given:
+        for other in given:
+            if view.name in VIEWS and other not in (view,) and other.name not in VIEWS[view.name]:
+                raise RequestError(f"{other.opts[-1]} does not go with {view.opts[-1]}")
 
 
 def answer(
@@ -282,21 +305,29 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _list() -> None:
+def _list(as_json: bool) -> None:
     from lora_host.overlay import overlay_names
     from lora_sdk.model.shapes import SHAPES
     from lora_sdk.timing.designs import design_names, load_design
     from lora_sdk.timing.facts import board_facts, board_names
 
+    designs = {name: load_design(name) for name in design_names()}
+    boards = {name: board_facts(name).title for name in board_names()}
+    if as_json:
+        shown = {name: {"title": d.title, "boards": d.boards} for name, d in designs.items()}
+        found = {
+            "designs": shown, "overlays": overlay_names(), "boards": boards, "models": list(SHAPES)
+        }  # fmt: skip
+        click.echo(json.dumps(found, indent=2))
+        return
     click.echo("designs")
-    for name in design_names():
-        found = load_design(name)
-        click.echo(f"  {name:<18} {', '.join(found.boards):<24} {found.title}")
+    for name, design in designs.items():
+        click.echo(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
     for name in overlay_names():
         click.echo(f"  {name:<18} {'emulated overlay'}")
     click.echo("boards")
-    for name in board_names():
-        click.echo(f"  {name:<18} {board_facts(name).title}")
+    for name, title in boards.items():
+        click.echo(f"  {name:<18} {title}")
     click.echo("models\n  " + ", ".join(SHAPES) + ", or a folder with config.json")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -13,6 +13,9 @@ from starlette.requests import ClientDisconnect
 
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DISCARDED = 16  # times max_body that are read and dropped, so that the client sees the answer
@@ -99,18 +102,33 @@ def parse(kind: type[Body], value: Any) -> Body:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise _field_error(error) from None
+        raise _field_error(error, value) from None
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
 
 
-def _field_error(error: ValidationError) -> ApiError:
+def _field_error(error: ValidationError, value: dict[str, Any]) -> ApiError:
     """The first field at fault. A field of several types has an error for each of them."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     name = str(found[0]["loc"][0]) if found[0]["loc"] else None
-    path = ".".join(str(part) for part in found[0]["loc"])
+    path = _path(found[0], value)
     if found[0]["type"] == "extra_forbidden":
         return ApiError(400, f"{path:.200}: unknown field", param=f"{name:.200}")
     reasons = dict.fromkeys(e["msg"] for e in found if e["loc"][:1] == found[0]["loc"][:1])
     message = "; ".join(reasons).replace("Input should be", "expected")
     return ApiError(400, f"{path:.200}: {message:.300}", param=name)
+
+
+def _path(fault: ErrorDetails, value: Any) -> str:
+    """Where in the body a fault is. Of the places that pydantic names, those are left out that are
+    no keys or indices of the body: they name one of a field's types."""
+    path: list[str] = []
+    for part in fault["loc"]:
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif part != fault["loc"][-1] or fault["type"] != "missing":
+            continue
+        path.append(str(part))
+    return ".".join(path)
