@@ -64,3 +64,10 @@ def test_batch_lines_name_their_adapters(root: Path, tmp_path: Path) -> None:
 )
 def test_bad_options_get_one_line(root: Path, value: str, part: str) -> None:
     one_line_error(lora_run("--model", root / "model", "-p", "x", "--adapter", value), part)
+
+
+def test_an_adapter_may_be_why_values_overflow(root: Path) -> None:
+    """The advice names it where the row has one: the model alone is fine."""
+    shared = ("--model", root / "model", "--boards", 2, "-n", 3, "-q", "-p", "once")
+    found = lora_run(*shared, "--adapter", f"a={root / 'a'}:1e30")
+    one_line_error(found, "wrote NaN or infinity", "lower the adapter's scale, use none")

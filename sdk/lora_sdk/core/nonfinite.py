@@ -60,13 +60,16 @@ def _keys(commands: Sequence[Command]) -> Iterator[tuple[str, int]]:
 
 
 def nonfinite_error(
-    lists: Lists, board: int, index: int, where: str, row: int | None
+    commands: Sequence[Command], index: int, where: str, row: int | None, adapted: bool
 ) -> ModelError:
-    """The error of command `index` of a board, which wrote NaN or infinity for step row `row`."""
-    commands = lists[board]
+    """The error of one of a board's commands, which wrote NaN or infinity for step row `row`.
+    `where` ends with the board; `adapted`: the row has an adapter."""
     command = str(commands[index]) if index < len(commands) else f"command {index}"
+    remedy = "take a checkpoint made for FP16"
+    if adapted:
+        remedy = f"lower the adapter's scale, use none, or {remedy}"
     return ModelError(
-        f"{command} wrote NaN or infinity, {where} on board {board}; expected finite numbers; the "
-        "model overflows FP16 here, take a checkpoint made for FP16",
+        f"{command} wrote NaN or infinity, {where}; expected finite numbers; the model overflows "
+        f"FP16 here, {remedy}",
         row=row,
     )

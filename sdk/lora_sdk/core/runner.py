@@ -171,9 +171,10 @@ class Runner:
         where = f"first in row {index}"
         if row is not None:
             where += f" (sequence {row.sequence}, position {row.position})"
-        raise nonfinite_error(
-            self.commands, board, broken[board], where, None if row is None else index
-        )
+        where += f" on board {board}"
+        adapted = row is not None and row.adapter >= 0
+        found = None if row is None else index
+        raise nonfinite_error(self.commands[board], broken[board], where, found, adapted)
 
     def _read(self, board: BoardPlan, offset: int, shape: tuple[int, ...], kind: Any) -> Any:
         """An array of results from a board's control bank."""

@@ -79,12 +79,13 @@ class BoardLoop:
             if at is None or at.board is None or at.index is None:
                 raise
             context = position + len(run) - before
-            where = f"in the row of sequence {sequence}, position {context}"
             completions = self._opened.cluster.completions()
             broken = broken_commands(completions)
             board = first_board(runner.commands, broken, runner.plan)
             row = int(completions[board]["nonfinite_row"])
-            raise nonfinite_error(runner.commands, board, broken[board], where, row) from error
+            where = f"in the row of sequence {sequence}, position {context} on board {board}"
+            commands, index = runner.commands[board], broken[board]
+            raise nonfinite_error(commands, index, where, row, adapter >= 0) from error
 
     def _step_by_step(
         self,

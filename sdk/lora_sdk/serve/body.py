@@ -124,11 +124,13 @@ def _path(fault: ErrorDetails, value: Any) -> str:
     no keys or indices of the body: they name one of a field's types."""
     path: list[str] = []
     for part in fault["loc"]:
-        if isinstance(value, dict) and part in value:
+        inside = part in value if isinstance(value, dict) else _is_index(part, value)
+        if inside:
             value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        elif part != fault["loc"][-1] or fault["type"] != "missing":
-            continue
-        path.append(str(part))
+        if inside or (part == fault["loc"][-1] and fault["type"] == "missing"):
+            path.append(str(part))
     return ".".join(path)
+
+
+def _is_index(part: object, value: object) -> bool:
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
