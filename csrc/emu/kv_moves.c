@@ -10,6 +10,7 @@
 
 #define TILE LORA_TILE_POSITIONS
 #define LINES_ALONE 1024 /* fewer are moved sooner by one thread */
+#define ROWS_AHEAD 6     /* that are fetched: rows lie too far apart for the hardware to do it */
 
 struct kv_position { /* one position of the cache */
     uint32_t page, lane;
@@ -111,6 +112,14 @@ struct stored { /* rows first..end-1, whose slots are on one page; some heads an
     atomic_bool failed;
 };
 
+static void fetch_head(const struct kv *kv, const struct stored_row *row, uint32_t head) {
+    uint32_t bytes = kv->list->head_dim * kv->width;
+    for (uint32_t at = 0; at < bytes; at += LORA_LINE_BYTES) {
+        __builtin_prefetch(row->k + (size_t)head * bytes + at);
+        __builtin_prefetch(row->v + (size_t)head * bytes + at);
+    }
+}
+
 /* A head's block stays in the cache for all rows. */
 static void store_heads(void *context, uint32_t item, uint32_t thread) {
     struct stored *stored = context;
@@ -127,9 +136,11 @@ static void store_heads(void *context, uint32_t item, uint32_t thread) {
             atomic_store(&stored->failed, true);
             return;
         }
-        for (uint32_t i = stored->first; i < stored->end; i++)
-            store_head(kv, k_block, v_block, (uint32_t)rows[i].slot % TILE,
-                       &stored->rows[i - stored->first], head);
+        for (uint32_t i = stored->first; i < stored->end; i++) {
+            const struct stored_row *row = &stored->rows[i - stored->first];
+            if (i + ROWS_AHEAD < stored->end) fetch_head(kv, row + ROWS_AHEAD, head);
+            store_head(kv, k_block, v_block, (uint32_t)rows[i].slot % TILE, row, head);
+        }
     }
 }
 

@@ -142,6 +142,15 @@ def test_hbm_pages_are_taken_first_also_after_use() -> None:
     assert pool.free == 2 and pool.take() == 4
 
 
+def test_pages_that_have_come_back_are_taken_before_new_ones() -> None:
+    """In their order: a second prompt lies where the first did."""
+    pool = PagePool(0, 12, HeaderQueue(8), 10)
+    first = [pool.take() for _ in range(3)]
+    pool._references.clear()
+    pool.returned(first)
+    assert [pool.take() for _ in range(4)] == [*first, 3]
+
+
 def test_after_a_loss_pages_follow_the_new_boards() -> None:
     cache = KvCache(20, 3, 64, 400, 64, first_spilled=4)
     sequence = cache.open()

@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 
 #include "avx512_row.h"
+#include "exponential_avx512.h"
 #include "half.h"
 #include "lanes_512.h"
 #include "segments.h"
@@ -66,15 +67,21 @@ static void pack_panel(const uint16_t *const rows[4], uint32_t columns, float *x
 }
 
 AVX512 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
-    const __m256i magnitude = _mm256_set1_epi16(0x7fff), infinity = _mm256_set1_epi16(0x7c00);
-    const __m256i max = _mm256_set1_epi16(0x7bff), nan = _mm256_set1_epi16(LORA_FP16_NAN);
+    const __m512i magnitude = _mm512_set1_epi16(0x7fff), max = _mm512_set1_epi16(0x7bff);
+    const __m512i infinity = _mm512_set1_epi16(0x7c00), nan = _mm512_set1_epi16(LORA_FP16_NAN);
     uint32_t i = 0, bad = 0;
-    for (; i + LANES <= count; i += LANES) {
-        __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
-        __m256i size = _mm256_and_si256(half, magnitude);
-        half = _mm256_mask_mov_epi16(half, _mm256_cmpgt_epi16_mask(size, infinity), nan);
-        bad += (uint32_t)__builtin_popcount(_mm256_cmpgt_epi16_mask(size, max));
-        _mm256_storeu_si256((__m256i *)(void *)(halves + i), half);
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        __m256i low = _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
+        __m256i high = _mm512_cvtps_ph(_mm512_loadu_ps(floats + i + LANES),
+                                       _MM_FROUND_TO_NEAREST_INT);
+        __m512i half = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+        __m512i size = _mm512_and_si512(half, magnitude);
+        __mmask32 beyond = _mm512_cmpgt_epi16_mask(size, max);
+        if (beyond) { /* rare */
+            half = _mm512_mask_mov_epi16(half, _mm512_cmpgt_epi16_mask(size, infinity), nan);
+            bad += (uint32_t)__builtin_popcount(beyond);
+        }
+        _mm512_storeu_si512((void *)(halves + i), half);
     }
     if (i < count) bad += lora_variant_avx2.floats_to_halves(floats + i, count - i, halves + i);
     return bad;
@@ -100,8 +107,15 @@ static float slope(float *s, uint32_t count, float by, int32_t first) {
     return lora_variant_avx2.slope(s, count, by, first);
 }
 
-static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
-    lora_variant_avx2.exponentials(s, count, max, e);
+AVX512 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
+    const __m512 max_lanes = _mm512_set1_ps(max);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m512 y = exp_wide(_mm512_sub_ps(_mm512_loadu_ps(s + i), max_lanes));
+        __m256i half = _mm512_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_si256((__m256i *)(void *)(e + i), half);
+    }
+    lora_variant_avx2.exponentials(s + i, count - i, max, e + i);
 }
 
 /* AVX2's loop does the columns past the last whole 32, from pointers moved on. */

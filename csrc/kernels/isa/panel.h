@@ -45,6 +45,18 @@ static inline uint32_t panel_first(uint32_t rows, uint32_t panel) {
     return first < rows ? first : rows;
 }
 
+/* First row of each panel, then the end. */
+struct panel_cut {
+    uint32_t count, first[LORA_MAX_ROWS / PANEL_ROWS + 2];
+};
+
+static inline struct panel_cut panel_cut_of(uint32_t rows) {
+    struct panel_cut cut = {.count = panel_count(rows)};
+    for (uint32_t panel = 0; panel <= cut.count; panel++)
+        cut.first[panel] = panel_first(rows, panel);
+    return cut;
+}
+
 static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
     return (uint64_t)panel_count(rows) * columns * PANEL_ROWS;
 }
@@ -58,7 +70,7 @@ void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_
 /* One step of every panel; what is to be prefetched is shared among them. x of the step: of the
  * first panel, [columns] long; sums: [rows][32]. */
 void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
-                     uint32_t rows, struct panel_step step, float *sums);
+                     const struct panel_cut *cut, struct panel_step step, float *sums);
 
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
  * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their

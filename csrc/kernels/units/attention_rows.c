@@ -172,6 +172,17 @@ static int score_committed(const struct group *g) {
     return status;
 }
 
+/* Scores of a page's lanes, to the depths of a row's path; a prompt's rows lie side by side. */
+static void take_scores(const struct attend *a, uint32_t page, const float *lanes, float *s) {
+    const uint32_t depth = a->seen.depth;
+    for (uint32_t d = 0, count; d < depth; d += count) {
+        const uint32_t slot = a->seen.path[d], lane = slot % TILE;
+        for (count = 1; d + count < depth && lane + count < TILE; count++)
+            if (a->seen.path[d + count] != slot + count) break;
+        if (slot / TILE == page) memcpy(s + d, lanes + lane, count * sizeof(float));
+    }
+}
+
 /* Scores of a page of uncommitted rows, to each row that has some of them on its path. */
 static int score_page(const struct group *g, uint32_t page) {
     bool used = false;
@@ -179,9 +190,7 @@ static int score_page(const struct group *g, uint32_t page) {
     int status = used ? score_block(g, page, NULL) : LORA_OK;
     for (uint32_t i = 0; i < g->count && used && status == LORA_OK; i++) {
         const struct attend *a = row_of(g, i);
-        float *s = g->s + i * g->positions + a->seen.committed;
-        for (uint32_t d = 0; d < a->seen.depth; d++)
-            if (a->seen.path[d] / TILE == page) s[d] = g->sums[i * TILE + a->seen.path[d] % TILE];
+        take_scores(a, page, g->sums + i * TILE, g->s + i * g->positions + a->seen.committed);
     }
     return status;
 }
@@ -242,13 +251,14 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
     uint32_t width = parts(g->head_dim) * COLUMNS;
     _Alignas(LORA_LINE_BYTES) float work[TILE * COLUMNS];
     struct rows e = {(uint8_t *)(g->e + start), g->positions * sizeof(uint16_t)};
+    const struct panel_cut cut = panel_cut_of(g->count);
     lora_panels_fill(g->variant, e, g->count, TILE, g->tile_e);
-    for (uint32_t panel = 0; panel < panel_count(g->count); panel++) {
+    for (uint32_t panel = 0; panel < cut.count; panel++) {
         const float *weight = g->tile_e + panel * TILE * PANEL_ROWS;
         float total[PANEL_ROWS] = {0};
         for (uint32_t i = 0; i < count; i++, weight += PANEL_ROWS)
             for (uint32_t r = 0; r < PANEL_ROWS; r++) total[r] = total[r] + weight[r];
-        uint32_t first = panel_first(g->count, panel), end = panel_first(g->count, panel + 1);
+        uint32_t first = cut.first[panel], end = cut.first[panel + 1];
         for (uint32_t r = first; r < end; r++) g->sum_e[r] = g->sum_e[r] + total[r - first];
     }
     uint64_t level = (uint64_t)width * g->count;
@@ -262,7 +272,7 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
                                   .steps = count,
                                   .joins = 1,
                                   .begins = true};
-        lora_panels_add(g->variant, g->tile_e, TILE, g->count, step,
+        lora_panels_add(g->variant, g->tile_e, TILE, &cut, step,
                         g->result + level + (uint64_t)part * g->count * COLUMNS);
     }
 }

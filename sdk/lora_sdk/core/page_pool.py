@@ -138,9 +138,13 @@ class PagePool:
         self._free_with(page).appendleft(page)
 
     def returned(self, pages: Iterable[int]) -> None:
-        """The step whose header released these pages has completed."""
+        """The step whose header released these pages has completed. Those without content are taken
+        first: the computer behind emulated boards has their memory already."""
+        free: list[int] = []
         for page in pages:
             if page in self.index:
                 self._cached[page] = None
             else:
-                self._free_with(page).append(page)
+                free.append(page)
+        for page in reversed(free):
+            self._free_with(page).appendleft(page)
