@@ -11,9 +11,9 @@ import pytest
 from lora_host.errors import RequestError
 from lora_sdk import Engine, Result
 from lora_sdk.prefill.exact import nvrtc
-from lora_sdk.prefill.exact.cuda_source import KERNELS, SOURCE
+from lora_sdk.prefill.exact.cuda.source import KERNELS, SOURCE
 from lora_sdk.prefill.job import Job
-from tests.host_kernels import HostKernels
+from tests.host_kernels import HostLauncher
 from tests.parity.test_exact_prefill import Source
 from tests.quantized import SCHEMES
 from tests.variants import variant, write_checkpoint
@@ -46,9 +46,14 @@ def test_every_kernel_compiles(architecture: int) -> None:
         assert f".entry {name}(" in text
     tensor = architecture >= 80
     assert ("mma.sync.aligned.m16n8k32" in text, "dp4a" in text) == (tensor, not tensor)
+    assert ("cp.async" in text) == tensor
     bodies = {body.split("(")[0]: body for body in text.split(".entry ")[1:]}
-    assert "fma.rn.f32" in bodies["half_products"]
-    assert "fma." not in bodies["group_products"] and "fma." not in bodies["byte_products"]
+    fused = {name for name in KERNELS if "fma.rn.f32" in bodies[name]}
+    assert fused == FUSED
+
+
+FUSED = {"half_products", "half_products_32", "half_scores", "weighted_values", "row_squares"}
+"""Kernels that multiply FP16 values, whose products are exact."""
 
 
 @pytest.mark.usefixtures("compiler")
@@ -71,53 +76,83 @@ def test_without_the_compiler_or_a_card_it_is_refused(
             Engine(model, prefill="cuda:0", overlay="nowhere")
 
 
-def test_kernels_with_other_bytes_are_refused() -> None:
-    """The comparison at opening, of the reference with itself and with a mistake."""
+MISTAKES = {
+    "FP16 products": ("for (int k = 0; k < STEP; k++)", "for (int k = STEP - 1; k >= 0; k--)"),
+    "INT8 products": ("then(unit + 1);", "then(unit), sums[0]++;"),
+    "products in groups": ("if (next < end && next %", "if (next %"),
+    "squares": (
+        "add(add(add(s[0], s[1]), add(s[2], s[3]))", "add(add(add(add(s[0], s[1]), s[2]), s[3])"
+    ),
+    "moments": (
+        "merged(own[0], own[1]), merged(own[2], own[3])",
+        "merged(own[0], own[2]), merged(own[1], own[3])",
+    ),
+    "gated silu": ("mul(silu, up)", "mul(quotient(gate, 1.0f), mul(quotient(silu, gate), up))"),
+    "attention": ("found.end_tile();", ""),
+    "INT8 attention": ("to_int(mul(weight, 127.0f))", "to_int(mul(weight, 127.1f))"),
+}  # fmt: skip
+"""By what is compared: a piece of the source, and another order or factor."""
+
+
+@pytest.mark.parametrize("tensor_cores", [True, False])
+def test_the_source_on_the_host_passes_the_comparison_of_opening(
+    tensor_cores: bool, tmp_path: Path
+) -> None:
+    """With all segments in one block, and with as many blocks as there are segments."""
+    for multiprocessors in (0, 100):
+        launcher = HostLauncher(tmp_path / str(multiprocessors), tensor_cores, multiprocessors)
+        compare_on_host(launcher)
+        joins = {"join_products", "join_bytes"} if multiprocessors else set[str]()
+        assert set(launcher.launched) >= (set(KERNELS) - {"join_products", "join_bytes"}) | joins
+
+
+def compare_on_host(launcher: HostLauncher) -> None:
     import torch
 
-    from lora_sdk.prefill.exact.cuda_products import compare
-    from lora_sdk.prefill.exact.matrices import TorchProducts
+    from lora_sdk.prefill.exact.cuda.comparison import compare
+    from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
 
-    class Unordered(TorchProducts):
-        def groups(self, x: Any, w: Any, scales: Any, group: int) -> Any:
-            whole = scales.float().repeat_interleave(group, dim=0) * w.float()
-            return x.float() @ whole
+    with torch.inference_mode():
+        compare(CudaKernels(launcher), torch.device("cpu"))
 
-    compare(TorchProducts(), torch.device("cpu"))
-    with pytest.raises(RequestError, match="kernel group_products gives other bytes"):
-        compare(Unordered(), torch.device("cpu"))
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_the_comparison_of_opening_finds_mistakes(what: str, tmp_path: Path) -> None:
+    right, wrong = MISTAKES[what]
+    assert right in SOURCE
+    launcher = HostLauncher(tmp_path, source=SOURCE.replace(right, wrong))
+    with pytest.raises(RequestError, match=f"CUDA kernel of {what},? .*gives other bytes"):
+        compare_on_host(launcher)
 
 
 @pytest.mark.parametrize(
     ("scheme", "kernel"),
-    [("w8a8", "byte"), ("w8a8_dynamic", "byte"), ("w4a8_order", "group"), ("w4a16_order", "half")],
+    [
+        ("w8a8", "byte_products"),
+        ("w8a8", "attention_weights_int8"),
+        ("w8a8_dynamic", "byte_products"),
+        ("w4a8_order", "group_products"),
+        ("w4a16_order", "half_products"),
+        ("w4a16_order", "weighted_values"),
+    ],
 )
 def test_the_kernels_on_the_host_within_a_model(scheme: str, kernel: str, tmp_path: Path) -> None:
     """The same source and the same launches, with the host in the driver's place."""
     import torch
 
     from lora_sdk.prefill.exact.computer import ExactComputer
-    from lora_sdk.prefill.exact.cuda_products import CudaProducts, compare
+    from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
 
-    kernels, launched = HostKernels(tmp_path), set[str]()
-
-    class OnHost(CudaProducts):
-        def __init__(self) -> None:
-            compare(self, torch.device("cpu"))
-
-        def _launch(self, name: str, grid: Any, threads: int, tensors: Any, sizes: Any) -> None:
-            launched.add(name)
-            kernels.launch(name, grid, threads, [one.data_ptr() for one in tensors], sizes)
-
+    launcher = HostLauncher(tmp_path)
     model = Source(write_checkpoint(variant("llama_linear"), tmp_path / "model"), SCHEMES[scheme])
-    worker = ExactComputer(model.config, model, 384, torch.device("cpu"), OnHost())
+    kernels = CudaKernels(launcher)
+    worker = ExactComputer(model.config, model, 384, torch.device("cpu"), kernels)
     tokens = [(i * i * 7 + 3 * i) % 280 for i in range(40)]
-    launched.clear()
     job = Job(tokens, None, lambda: True)
     worker.compute(job, lambda part: None)
     assert job.logits is not None
     assert job.logits.tobytes() == model.oracle().logits(tokens)[-1].tobytes()
-    assert f"{kernel}_products" in launched
+    assert {kernel, f"{kernel}_32"} & set(launcher.launched)
 
 
 @pytest.mark.usefixtures("compiler")

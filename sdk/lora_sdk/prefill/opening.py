@@ -42,11 +42,11 @@ def check_worker(options: EngineOptions) -> None:
 
 def _check_exact(options: EngineOptions, name: WorkerName) -> None:
     from lora_sdk.model.config import load_config
-    from lora_sdk.prefill.exact.opening import open_products
+    from lora_sdk.prefill.exact.opening import open_kernels
     from lora_sdk.prefill.exact.operations import check_model
 
     check_model(load_config(options.folder))
-    open_products(name)
+    open_kernels(name)
 
 
 def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
@@ -64,10 +64,10 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
 
 def _exact_computer(opened: OpenedModel, name: WorkerName) -> ExactComputer:
     from lora_sdk.prefill.exact.computer import ExactComputer
-    from lora_sdk.prefill.exact.opening import open_products
+    from lora_sdk.prefill.exact.opening import open_kernels
 
-    context, (device, products) = opened.plan.context, open_products(name)
-    return ExactComputer(opened.config, opened.checkpoint, context, device, products)
+    context, (device, kernels) = opened.plan.context, open_kernels(name)
+    return ExactComputer(opened.config, opened.checkpoint, context, device, kernels)
 
 
 def _torch_computer(options: EngineOptions, opened: OpenedModel, device: str) -> TorchComputer:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lora_sdk.adapters.weights import AdapterWeights, Target
 from lora_sdk.prefill.exact.functions import half
-from lora_sdk.prefill.exact.sums import products
+from lora_sdk.prefill.exact.matrices import Products
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Factors:
     b: Tensor
     scale: float
 
-    def h(self, x: Tensor) -> Tensor:
+    def h(self, x: Tensor, sums: Products) -> Tensor:
         """FP16 [rows, ranks] of the FP16 row x."""
-        return half(products(x, self.a))
+        return half(sums.floats(x, self.a))
 
-    def added(self, h: Tensor) -> Tensor:
+    def added(self, h: Tensor, sums: Products) -> Tensor:
         """scale*u: FP32 [rows, N]."""
-        return products(h, self.b) * self.scale
+        return sums.floats(h, self.b) * self.scale
 
 
 def factors_of(

@@ -34,7 +34,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, how: Scores) -> Tensor:
     head_dim] in FP16, whole tiles of positions."""
     grouped = _grouped(q, len(k))
     sums = products(grouped.reshape(len(k), -1, q.shape[2]), k.transpose(1, 2))
-    scores = _finished(sums, q, how)
+    scores = finished(sums, q, how)
     e = half(exp(scores - scores.amax(dim=3, keepdim=True)))
     below, above = torch.zeros((), device=q.device), torch.zeros((), device=q.device)
     for start in range(0, v.shape[1], CHUNK):
@@ -47,7 +47,7 @@ def attend_int8(q: Tensor, k: Tensor, v: Tensor, how: Scores, v_scale: float) ->
     """The same of int8 q, k and v; FP64 holds every sum exactly."""
     grouped = _grouped(q, len(k)).reshape(len(k), -1, q.shape[2])
     sums = (grouped.double() @ k.double().transpose(1, 2)).float()
-    scores = _finished(sums, q, how)
+    scores = finished(sums, q, how)
     e = torch.round(exp(scores - scores.amax(dim=3, keepdim=True)) * 127.0).double()
     above = (e.flatten(1, 2) @ v.double()).float().reshape(*e.shape[:3], -1)
     return _rows(half(divided(above, e.sum(dim=3).float()[..., None]) * v_scale))
@@ -63,7 +63,7 @@ def _rows(y: Tensor) -> Tensor:
     return y.flatten(0, 1).transpose(0, 1).flatten(1)
 
 
-def _finished(sums: Tensor, q: Tensor, how: Scores) -> Tensor:
+def finished(sums: Tensor, q: Tensor, how: Scores) -> Tensor:
     """The scores [KV heads, heads of each, rows, positions], what a row does not see -infinity."""
     rows, kv_heads, positions = len(q), sums.shape[0], sums.shape[2]
     scores = sums * how.scale

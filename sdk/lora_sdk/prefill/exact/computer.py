@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.prefill.exact.adapter import Factors, factors_of
-from lora_sdk.prefill.exact.matrices import Products, TorchProducts
+from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
 from lora_sdk.prefill.exact.model import ExactModel, OnLayer
 from lora_sdk.prefill.exact.state import LayerKv
 from lora_sdk.prefill.job import Job, JobAdapter, Part
@@ -41,13 +41,13 @@ class ExactComputer:
         source: Source,
         context: int,
         device: torch.device,
-        sums: Products | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
         """`config`, `source` and `context` are those of the boards. ModelError as for loading."""
         self._config = config
         self._kind = kv_of(config)
         self.context = context
-        self._model = ExactModel(config, source, device, sums or TorchProducts())
+        self._model = ExactModel(config, source, device, kernels or TorchKernels())
         self._adapter: tuple[bytes, dict[str, Factors]] = (b"", {})  # the latest
         self._closed = False
 

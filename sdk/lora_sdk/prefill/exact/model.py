@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lora_sdk.model import operations as ops
 from lora_sdk.model.block import describe
 from lora_sdk.prefill.exact.adapter import Factors
-from lora_sdk.prefill.exact.matrices import Products
+from lora_sdk.prefill.exact.kernels import Kernels
 from lora_sdk.prefill.exact.operations import STEPS, Step
 from lora_sdk.prefill.exact.state import LayerKv, Prompt, Rows
 from lora_sdk.prefill.exact.weights import Source, Weights
@@ -27,14 +27,14 @@ class ExactModel:
     """The block description's operations with their weights on a device."""
 
     def __init__(
-        self, config: ModelConfig, source: Source, device: torch.device, sums: Products
+        self, config: ModelConfig, source: Source, device: torch.device, kernels: Kernels
     ) -> None:
         """ModelError as for reading the weights."""
         block = describe(config)
         self.weights = Weights(config, source, device)
 
         def make(one: ops.Operation) -> Step:
-            return ops.row(STEPS, one)(self.weights, sums, one)
+            return ops.row(STEPS, one)(self.weights, kernels, one)
 
         self._before: list[Step] = [make(one) for one in block.before]
         self._layers = [[make(one) for one in layer] for layer in block.layers]

@@ -1,4 +1,4 @@
-"""From a worker's name to a device and its sums of matmuls."""
+"""From a worker's name to a device and its kernels."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import torch
 
 from lora_sdk.core.worker_name import WorkerName
 from lora_sdk.prefill.exact.device import open_device
-from lora_sdk.prefill.exact.matrices import Products, TorchProducts
+from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
 
 
-def open_products(name: WorkerName) -> tuple[torch.device, Products]:
+def open_kernels(name: WorkerName) -> tuple[torch.device, Kernels]:
     """RequestError: torch has no such device, it rounds otherwise than the boards, or kernels that
     the name asks for cannot be made or give other bytes."""
     assert name.device is not None
     device = open_device(name.device)
     if not name.kernels:
-        return device, TorchProducts()
-    from lora_sdk.prefill.exact.cuda_products import CudaProducts
+        return device, TorchKernels()
+    from lora_sdk.prefill.exact.cuda.comparison import compare
+    from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
+    from lora_sdk.prefill.exact.cuda.launcher import CudaLauncher
 
-    return device, CudaProducts(device)
+    kernels = CudaKernels(CudaLauncher(device))
+    compare(kernels, device)
+    return device, kernels

@@ -17,13 +17,12 @@ from lora_sdk.model.block import describe
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.prefill.exact.attention import TILE, Scores, attend, attend_int8
-from lora_sdk.prefill.exact.functions import bf16, gelu, half, relu, silu, soft_cap
+from lora_sdk.prefill.exact.attention import TILE, Scores
+from lora_sdk.prefill.exact.functions import bf16, gelu, half, relu, soft_cap
 from lora_sdk.prefill.exact.integers import by_head, by_scale, read_back
-from lora_sdk.prefill.exact.matrices import Products
-from lora_sdk.prefill.exact.norms import layer_norm, rms_norm, rms_scaled
+from lora_sdk.prefill.exact.kernels import Kernels
+from lora_sdk.prefill.exact.norms import layer_norm, rms_norm
 from lora_sdk.prefill.exact.state import LayerKv, Rows
-from lora_sdk.prefill.exact.sums import squares
 from lora_sdk.prefill.exact.weights import Weights, check_formats
 
 Step = Callable[[Rows], None]
@@ -33,7 +32,7 @@ def _fp32(value: float) -> float:
     return float(np.float32(value))
 
 
-def _embed(weights: Weights, sums: Products, embed: ops.Embed) -> Step:
+def _embed(weights: Weights, kernels: Kernels, embed: ops.Embed) -> Step:
     tokens, scale = weights.table("embed.token"), _fp32(embed.scale)
     added = _positions(weights) if embed.positions else None
 
@@ -51,7 +50,7 @@ def _positions(weights: Weights) -> Callable[[Rows], Tensor]:
     return lambda rows: table[rows.first + offset : rows.stop + offset].float()
 
 
-def _add_position(weights: Weights, sums: Products, add: ops.AddPosition) -> Step:
+def _add_position(weights: Weights, kernels: Kernels, add: ops.AddPosition) -> Step:
     added = _positions(weights)
 
     def run(rows: Rows) -> None:
@@ -61,7 +60,7 @@ def _add_position(weights: Weights, sums: Products, add: ops.AddPosition) -> Ste
     return run
 
 
-def _norm(weights: Weights, sums: Products, norm: ops.Norm) -> Step:
+def _norm(weights: Weights, kernels: Kernels, norm: ops.Norm) -> Step:
     found = {name: weights.vector(f"{norm.name}.{name}") for name in norm.vectors}
     gamma, beta = found.get("gamma"), found.get("beta")
     if norm.one_plus:
@@ -70,40 +69,45 @@ def _norm(weights: Weights, sums: Products, norm: ops.Norm) -> Step:
     def run(rows: Rows) -> None:
         x = rows.buffers[norm.source.name]
         if norm.kind == "layernorm":
-            y = layer_norm(x, gamma, beta, norm.eps)
+            y = layer_norm(x, kernels.moments(x), gamma, beta, norm.eps)
         else:
-            y = rms_norm(x, gamma, norm.eps, norm.numerator)
+            square = kernels.squares(x)
+            y = rms_norm(x, square, x.shape[1], gamma, norm.eps, norm.numerator)
         rows.store(norm.target, half(y), norm, norm.name)
 
     return run
 
 
-def _matmul(weights: Weights, sums: Products, matmul: ops.Matmul) -> Step:
+def _matmul(weights: Weights, kernels: Kernels, matmul: ops.Matmul) -> Step:
     matrix, bias = weights.matrix(matmul), weights.bias(matmul)
     widths = [ops.width(weights.config, output.axis) for output in matmul.outputs]
 
     def run(rows: Rows) -> None:
         x = rows.buffers[matmul.source.name]
-        v = matrix.product(x, sums)
+        v = matrix.product(x, kernels)
         v = v if bias is None else v + bias
-        parts = zip(matmul.tensors, v.split(widths, dim=1), strict=True)
-        y = torch.cat([_adapted(rows, matmul, name, x, part) for name, part in parts], dim=1)
-        y = y if matmul.target.results else half(y)
+        if rows.prompt.factors:
+            parts = zip(matmul.tensors, v.split(widths, dim=1), strict=True)
+            each = [_adapted(rows, kernels, matmul, name, x, part) for name, part in parts]
+            v = torch.cat(each, dim=1)
+        y = v if matmul.target.results else half(v)
         rows.store(matmul.target, y, matmul, f"matrix {matmul.short}")
 
     return run
 
 
-def _adapted(rows: Rows, matmul: ops.Matmul, name: str, x: Tensor, v: Tensor) -> Tensor:
+def _adapted(
+    rows: Rows, kernels: Kernels, matmul: ops.Matmul, name: str, x: Tensor, v: Tensor
+) -> Tensor:
     factors = rows.prompt.factors.get(name)
     if factors is None:
         return v
-    h = factors.h(x)
+    h = factors.h(x, kernels)
     rows.note(h, matmul, f"adapter {matmul.short}")
-    return v + factors.added(h)
+    return v + factors.added(h, kernels)
 
 
-def _norm_heads(weights: Weights, sums: Products, norm: ops.NormHeads) -> Step:
+def _norm_heads(weights: Weights, kernels: Kernels, norm: ops.NormHeads) -> Step:
     config, gamma = weights.config, weights.vector(norm.tensor)
     gamma = gamma + 1.0 if norm.one_plus else gamma
     width, size = ops.width(config, norm.axis), config.head_dim
@@ -112,21 +116,22 @@ def _norm_heads(weights: Weights, sums: Products, norm: ops.NormHeads) -> Step:
     def run(rows: Rows) -> None:
         whole = rows.buffers[norm.target.name].clone()
         heads = whole[:, first : first + width].unflatten(1, (-1, size))
+        squares = kernels.squares(heads)
         if norm.whole:
             total = torch.zeros(len(heads), device=heads.device)
-            for square in squares(heads).unbind(dim=1):
+            for square in squares.unbind(dim=1):
                 total = total + square
             scaled = gamma.unflatten(0, (-1, size))
-            y = rms_scaled(heads, total[:, None], width, scaled, config.norm_eps)
+            y = rms_norm(heads, total[:, None], width, scaled, config.norm_eps)
         else:
-            y = rms_norm(heads, gamma, config.norm_eps)
+            y = rms_norm(heads, squares, size, gamma, config.norm_eps)
         whole[:, first : first + width] = half(y).flatten(1)
         rows.store(norm.target, whole, norm, norm.name)
 
     return run
 
 
-def _rope(weights: Weights, sums: Products, rope: ops.Rope) -> Step:
+def _rope(weights: Weights, kernels: Kernels, rope: ops.Rope) -> Step:
     config, local = weights.config, rope.table == "rope_local"
     rotated = ops.width(config, "heads") + ops.width(config, "kv_heads")
     known: dict[int, Tensor] = {}  # the longest table so far
@@ -149,7 +154,7 @@ def _rope(weights: Weights, sums: Products, rope: ops.Rope) -> Step:
     return run
 
 
-def _store_kv(weights: Weights, sums: Products, store: ops.StoreKv) -> Step:
+def _store_kv(weights: Weights, kernels: Kernels, store: ops.StoreKv) -> Step:
     config, layer, kind = weights.config, store.layer, kv_of(weights.config)
     widths = [ops.width(config, axis) for axis in store.source.axes]
     scales = weights.scales.of_layer(layer or 0) if kind.static else None
@@ -189,7 +194,7 @@ def _store_kv(weights: Weights, sums: Products, store: ops.StoreKv) -> Step:
     return run
 
 
-def _attend(weights: Weights, sums: Products, attention: ops.Attend) -> Step:
+def _attend(weights: Weights, kernels: Kernels, attention: ops.Attend) -> Step:
     config, layer, kind = weights.config, attention.layer or 0, kv_of(weights.config)
     width = ops.width(config, "heads")
     scale, cap, v_scale = float(config.attention_scale(layer)), _fp32(attention.cap), 1.0
@@ -209,10 +214,11 @@ def _attend(weights: Weights, sums: Products, attention: ops.Attend) -> Step:
         k, v = k[:, seen], v[:, seen]
         if kind.static:
             assert rows.q8 is not None  # of the layer's StoreKv
-            y = attend_int8(rows.q8, k, v, how, v_scale)
+            y = kernels.attend_int8(rows.q8, k, v, how, v_scale)
         else:
             whole = rows.buffers[attention.source.name]
-            y = attend(whole[:, :width].unflatten(1, (-1, config.head_dim)), k, v, how)
+            q = whole[:, :width].unflatten(1, (-1, config.head_dim))
+            y = kernels.attend(q, k, v, how)
         rows.store(attention.target, y, attention, "attention")
 
     return run
@@ -239,32 +245,32 @@ def _score_bias(weights: Weights) -> Callable[[Rows, int], Tensor]:
 ALIBI = {"bloom": False, "falcon": True}  # whether positions count, or distances
 
 
-def _activate(weights: Weights, sums: Products, activate: ops.Activate) -> Step:
+def _activate(weights: Weights, kernels: Kernels, activate: ops.Activate) -> Step:
     function = ACTIVATIONS[activate.gated, activate.kind]
 
     def run(rows: Rows) -> None:
-        x = rows.buffers[activate.source.name].float()
-        if activate.gated:
-            gate, up = x.chunk(2, dim=1)
-            y = function(gate) * up
-        else:
-            y = function(x)
-        rows.store(activate.target, half(y), activate, f"activation {activate.kind}")
+        y = function(kernels, rows.buffers[activate.source.name])
+        rows.store(activate.target, y, activate, f"activation {activate.kind}")
 
     return run
 
 
-ACTIVATIONS: dict[tuple[bool, str], Callable[[Tensor], Tensor]] = {
-    (False, "relu"): relu,
-    (False, "gelu_tanh"): lambda x: gelu(x, "tanh"),
-    (False, "gelu_erf"): lambda x: gelu(x, "erf"),
-    (True, "silu"): silu,
-    (True, "gelu_tanh"): lambda x: gelu(x, "tanh"),
+def _gated_gelu(kernels: Kernels, x: Tensor) -> Tensor:
+    gate, up = x.float().chunk(2, dim=1)
+    return half(gelu(gate, "tanh") * up)
+
+
+ACTIVATIONS: dict[tuple[bool, str], Callable[[Kernels, Tensor], Tensor]] = {
+    (False, "relu"): lambda kernels, x: half(relu(x.float())),
+    (False, "gelu_tanh"): lambda kernels, x: half(gelu(x.float(), "tanh")),
+    (False, "gelu_erf"): lambda kernels, x: half(gelu(x.float(), "erf")),
+    (True, "silu"): lambda kernels, x: kernels.gated_silu(x),
+    (True, "gelu_tanh"): _gated_gelu,
 }
-"""By whether it is gated, and its name."""
+"""By whether it is gated, and its name: FP16 of FP16."""
 
 
-def _add_residual(weights: Weights, sums: Products, add: ops.AddResidual) -> Step:
+def _add_residual(weights: Weights, kernels: Kernels, add: ops.AddResidual) -> Step:
     scale = _fp32(add.scale)
 
     def run(rows: Rows) -> None:
@@ -276,14 +282,14 @@ def _add_residual(weights: Weights, sums: Products, add: ops.AddResidual) -> Ste
     return run
 
 
-def _pack(weights: Weights, sums: Products, pack: ops.PackSelected) -> Step:
+def _pack(weights: Weights, kernels: Kernels, pack: ops.PackSelected) -> Step:
     def run(rows: Rows) -> None:
         rows.buffers[pack.target.name] = rows.buffers[pack.source.name][-1:]
 
     return run
 
 
-def _scale_logits(weights: Weights, sums: Products, scale: ops.ScaleLogits) -> Step:
+def _scale_logits(weights: Weights, kernels: Kernels, scale: ops.ScaleLogits) -> Step:
     def run(rows: Rows) -> None:
         y = rows.buffers[scale.target.name] * _fp32(scale.scale)
         rows.store(scale.target, y, scale, "scale logits")
@@ -291,7 +297,7 @@ def _scale_logits(weights: Weights, sums: Products, scale: ops.ScaleLogits) -> S
     return run
 
 
-def _cap_logits(weights: Weights, sums: Products, cap: ops.CapLogits) -> Step:
+def _cap_logits(weights: Weights, kernels: Kernels, cap: ops.CapLogits) -> Step:
     def run(rows: Rows) -> None:
         y = soft_cap(rows.buffers[cap.target.name], cap.cap)
         rows.store(cap.target, y, cap, "cap logits")
@@ -299,12 +305,12 @@ def _cap_logits(weights: Weights, sums: Products, cap: ops.CapLogits) -> Step:
     return run
 
 
-def _argmax(weights: Weights, sums: Products, argmax: ops.Argmax) -> Step:
+def _argmax(weights: Weights, kernels: Kernels, argmax: ops.Argmax) -> Step:
     """The host samples the first token."""
     return lambda rows: None
 
 
-STEPS: dict[type[ops.Operation], Callable[[Weights, Products, Any], Step]] = {
+STEPS: dict[type[ops.Operation], Callable[[Weights, Kernels, Any], Step]] = {
     ops.Embed: _embed,
     ops.AddPosition: _add_position,
     ops.Norm: _norm,

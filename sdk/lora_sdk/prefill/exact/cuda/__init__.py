@@ -1,0 +1,1 @@
+"""The CUDA kernels of exact prefill: their sources by concern, and how they are launched."""

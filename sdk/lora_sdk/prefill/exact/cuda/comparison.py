@@ -1,0 +1,98 @@
+"""The kernels beside plain torch operations, byte for byte, which opening runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lora_host.errors import RequestError
+from lora_sdk.prefill.exact.attention import Scores
+from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
+
+SHAPES = (
+    (1, 32, 8, 32),
+    (5, 70, 33, 32),
+    (37, 288, 70, 96),
+    (65, 1024, 130, 128),
+    (150, 736, 140, 32),
+)
+"""Rows, K, columns and group (of K in whole groups) of the comparison."""
+ATTENTION = ((3, 2, 2, 32, 0, 0), (140, 4, 2, 40, 13, 0), (130, 2, 1, 144, 60, 50))
+"""Rows, heads, KV heads, head_dim, the first row's position and the window."""
+
+
+def compare(found: Kernels, device: torch.device) -> None:
+    """RequestError names a kernel that gives other bytes than plain torch operations."""
+    for kernels in (_products, _rows, _attention):
+        for name, got, want in kernels(found, TorchKernels(), device):
+            if got.cpu().numpy().tobytes() != want.cpu().numpy().tobytes():
+                raise RequestError(
+                    f"prefill: the CUDA kernel of {name} gives other bytes on {device} than plain "
+                    f"operations; use 'torch:{device}', and report it"
+                )
+
+
+Found = Iterator[tuple[str, Tensor, Tensor]]
+
+
+@dataclass
+class _Draw:
+    """Random values on a device."""
+
+    device: torch.device
+    source: torch.Generator
+
+    def half(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.source).to(torch.float16).to(self.device)
+
+    def int8(self, *shape: int) -> Tensor:
+        drawn = torch.randint(-127, 128, shape, generator=self.source, dtype=torch.int8)
+        return drawn.to(self.device)
+
+
+def _draw(device: torch.device) -> _Draw:
+    return _Draw(device, torch.Generator().manual_seed(5))
+
+
+def _products(found: Kernels, plain: Kernels, device: torch.device) -> Found:
+    draw = _draw(device)
+    for rows, k, columns, group in SHAPES:
+        what = f"{rows} rows, K {k}"
+        x, w = draw.half(rows, k), draw.half(k, columns)
+        yield f"FP16 products, {what}", found.floats(x, w), plain.floats(x, w)
+        x8, w8 = draw.int8(rows, k), draw.int8(columns, k).t()
+        yield f"INT8 products, {what}", found.bytes(x8, w8), plain.bytes(x8, w8)
+        if k % group == 0:
+            w4 = torch.div(w8, 9, rounding_mode="trunc")  # -14 .. 14
+            given = (x8, w4, draw.half(k // group, columns).abs(), group)
+            yield f"products in groups, {what}", found.groups(*given), plain.groups(*given)
+
+
+def _rows(found: Kernels, plain: Kernels, device: torch.device) -> Found:
+    draw = _draw(device)
+    for rows, k, _, _ in SHAPES:
+        x = draw.half(rows, k)
+        yield f"squares, K {k}", found.squares(x), plain.squares(x)
+        for got, want in zip(found.moments(x), plain.moments(x), strict=True):
+            yield f"moments, K {k}", got, want
+        wide = x * 16  # exp overflows in places
+        yield f"gated silu, {k // 2} columns", found.gated_silu(wide), plain.gated_silu(wide)
+
+
+def _attention(found: Kernels, plain: Kernels, device: torch.device) -> Found:
+    draw = _draw(device)
+    for rows, heads, kv_heads, size, first, window in ATTENTION:
+        positions = -(-(first + rows) // 32) * 32
+        bias = draw.half(heads, rows, positions).float()
+        kv = (kv_heads, positions, size)
+        for cap, added in ((0.0, None), (5.0, bias)):
+            how = Scores(0.25, first, cap, window, added)
+            given = (draw.half(rows, heads, size), draw.half(*kv), draw.half(*kv), how)
+            yield f"attention, {rows} rows", found.attend(*given), plain.attend(*given)
+            how = Scores(2.0**-15, first, cap, window, added)
+            eight = (draw.int8(rows, heads, size), draw.int8(*kv), draw.int8(*kv), how, 0.03)
+            got, want = found.attend_int8(*eight), plain.attend_int8(*eight)
+            yield f"INT8 attention, {rows} rows", got, want
