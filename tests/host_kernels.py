@@ -59,6 +59,7 @@ static unsigned short to_half(float value) {
 }
 static float mul(float a, float b) { return a * b; }
 static float add(float a, float b) { return a + b; }
+static float root(float a) { return sqrtf(a); }
 static float quotient(float a, float b) { return a / b; }
 static float mul_add(float a, float b, float c) { return a * b + c; }
 static float to_float(int value) { return (float)value; }

@@ -1,4 +1,5 @@
-"""What the option `--prefill` of pytest names as the exact worker under test."""
+"""What the option `--prefill` of pytest names: the exact worker under test, and on a GPU also where
+the fast one runs."""
 
 from __future__ import annotations
 
@@ -14,3 +15,9 @@ def opened() -> tuple[Any, Any]:
     from lora_sdk.prefill.exact.opening import open_kernels
 
     return open_kernels(parse_worker(chosen, False))
+
+
+def fast_device() -> str:
+    """The option's GPU, else the CPU."""
+    device = chosen.removeprefix("torch:")
+    return device if device.startswith("cuda") else "cpu"

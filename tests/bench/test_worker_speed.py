@@ -1,5 +1,5 @@
-"""Seconds that an exact worker in torch takes from tokens to K, V and logits on the host, for four
-layers of LLaMA2-7B's width. On a GPU: `pytest -s -m bench --prefill cuda:0` and this file."""
+"""Seconds that a worker on a GPU takes from tokens to K, V and logits on the host, for four layers
+of LLaMA2-7B's width: `pytest -s -m bench --prefill cuda:0` and this file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,40 @@ import time
 
 import pytest
 
-from lora_sdk.prefill.job import Job, Part
+from lora_sdk.model.shapes import shape_json
+from lora_sdk.prefill.job import Computer, Job, Part
 from tests import prefill_option
 from tests.random_source import SCHEMES, RandomSource
 
 pytestmark = pytest.mark.bench
 
+SHAPE, LAYERS = "llama2-7b", 4
 LENGTHS, RUNS = (128, 512, 2048), 5
 
 
-def seconds(scheme: str, lengths: tuple[int, ...] = LENGTHS) -> list[float]:
-    """The median of some runs of each length."""
+def exact(scheme: str) -> Computer:
     from lora_sdk.prefill.exact.computer import ExactComputer
 
-    source = RandomSource("llama2-7b", 4, scheme)
-    worker = ExactComputer(source.config, source, max(lengths), *prefill_option.opened())
+    source = RandomSource(SHAPE, LAYERS, scheme)
+    return ExactComputer(source.config, source, max(LENGTHS), *prefill_option.opened())
+
+
+def fast() -> Computer:
+    """In FP32, as of a folder."""
+    import torch
+    import transformers
+
+    from lora_sdk.prefill.torch_computer import TorchComputer
+
+    fields = shape_json(SHAPE) | {"num_hidden_layers": LAYERS}
+    config = transformers.AutoConfig.for_model(**fields)
+    with torch.device(prefill_option.fast_device()):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    return TorchComputer(model, RandomSource(SHAPE, LAYERS, "fp16").config, (), max(LENGTHS))
+
+
+def seconds(worker: Computer, lengths: tuple[int, ...] = LENGTHS) -> list[float]:
+    """The median of some runs of each length."""
     found = []
     for length in lengths:
         tokens, times = [(i * i * 7 + 3 * i) % 30000 for i in range(length)], []
@@ -36,10 +55,11 @@ def seconds(scheme: str, lengths: tuple[int, ...] = LENGTHS) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_seconds_from_tokens_to_logits(scheme: str) -> None:
-    if not prefill_option.chosen.startswith(("cuda", "torch:cuda")):
+@pytest.mark.parametrize("kind", [*SCHEMES, "fast"])
+def test_seconds_from_tokens_to_logits(kind: str) -> None:
+    if prefill_option.fast_device() == "cpu":
         pytest.skip("hours on a CPU: --prefill cuda:0 names a GPU")
-    print(f"\n{prefill_option.chosen} {scheme}:", end="")
-    for length, taken in zip(LENGTHS, seconds(scheme), strict=True):
+    worker = fast() if kind == "fast" else exact(kind)
+    print(f"\n{prefill_option.chosen} {kind}:", end="")
+    for length, taken in zip(LENGTHS, seconds(worker), strict=True):
         print(f"  {length} tokens {taken:.4f} s", end="")

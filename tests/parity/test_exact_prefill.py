@@ -329,8 +329,9 @@ def test_a_prompt_that_nobody_waits_for_ends_after_a_layer(tmp_path: Path) -> No
     checkpoint = Checkpoint.open(written("llama", "fp16", tmp_path))
     worker = computer(checkpoint.config, checkpoint)
     asked: list[int] = []
-    job = Job(TOKENS[:300], None, lambda: bool(asked.append(1)) or len(asked) < 3)
+    job = Job(TOKENS[:600], None, lambda: bool(asked.append(1)) or len(asked) < 3)
     parts: list[Part] = []
     worker.compute(job, parts.append)
-    assert len(parts) == 1 and len(asked) == 3 and job.logits is None
-    assert np.asarray(parts[0].kv.k).shape[2] == 256
+    assert len(asked) == 3 and job.logits is None
+    on_gpu = prefill_option.opened()[0].type == "cuda"  # gives a part with the work of the next
+    assert [np.asarray(part.kv.k).shape[2] for part in parts] == ([] if on_gpu else [256])

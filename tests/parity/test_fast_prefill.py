@@ -1,5 +1,5 @@
 """Prompts computed by transformers for emulated boards: near the boards' own results, labelled, and
-the same after a recovery."""
+the same after a recovery. `--prefill cuda:0` runs them on a GPU."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_host import abi
+from lora_host.errors import RequestError
 from lora_sdk import Engine, Result
 from lora_sdk.core.key_columns import board_columns
 from lora_sdk.prefill.job import Job, Part, joined_parts
+from lora_sdk.prefill.torch_model import refuse_tf32
 from lora_sdk.quant.recipe import HeadKind, Recipe
 from lora_sdk.synth.folder import synthesize
+from tests import prefill_option
 from tests.calibrated import write_quantized
 from tests.handover_times import slowed
 from tests.recovery_rig import inject
@@ -31,8 +34,9 @@ BOUND = 0.006  # of the logits' deviation
 
 def fast(folder: Path, **options: object) -> Engine:
     return Engine(
-        folder, boards=2, prefill="cpu", prefill_mode="fast", threads=1, max_sequences=3, **options
-    )  # type: ignore[arg-type]
+        folder, boards=2, prefill=prefill_option.fast_device(), prefill_mode="fast", threads=1,
+        max_sequences=3, **options,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def both(engine: Engine) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
@@ -53,6 +57,7 @@ def test_logits_are_within_a_bound_of_the_boards(name: str, tmp_path: Path) -> N
     with fast(write_checkpoint(variant(name), tmp_path / "model", "x3")) as engine:
         for want, found in zip(*both(engine), strict=True):
             error = float(np.abs(found - want).max() / want.std())
+            print(f"{name}: {error:.5f}")
             assert 0 < error < BOUND, error
 
 
@@ -70,6 +75,20 @@ def test_a_quantized_folder_is_dequantized(scheme: str, tmp_path: Path) -> None:
     with fast(tmp_path / "quantized", prefill_model=tmp_path / "plain") as engine:
         _, (named, _) = both(engine)
     assert np.abs(named - plain).max() < 0.01 * plain.std()  # its files are FP16
+
+
+def test_tf32_is_refused() -> None:
+    import torch
+
+    refuse_tf32()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(RequestError, match="round FP32 factors to TF32; expected whole FP32"):
+            refuse_tf32()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    refuse_tf32()
 
 
 @pytest.fixture

@@ -11,7 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.host_kernels import HostLauncher
-from tests.oracle.arithmetic import exp, product, segments, silu, squares, store, tree
+from tests.oracle.arithmetic import (
+    exp,
+    product,
+    rms_norm,
+    segments,
+    silu,
+    squares,
+    store,
+    tree,
+)
+from tests.oracle.integer import quantize, quantize_rows, through_heads
 
 F32 = NDArray[np.float32]
 
@@ -24,6 +34,16 @@ class Array:
 
     def data_ptr(self) -> int:
         return int(self.array.ctypes.data)
+
+
+class Pointer:
+    """An address `offset` bytes within an array."""
+
+    def __init__(self, of: Array, offset: int) -> None:
+        self._of, self._offset = of, offset
+
+    def data_ptr(self) -> int:
+        return self._of.data_ptr() + self._offset
 
 
 def result(*shape: int, kind: type = np.float32) -> Array:
@@ -141,6 +161,50 @@ def test_gated_silu_is_the_oracles(kernels: HostLauncher) -> None:
     with np.errstate(over="ignore"):
         want = store(silu(wide[:, :300]) * wide[:, 300:])
     assert found.array.tobytes() == want.astype(np.float16).tobytes()
+
+
+@pytest.mark.parametrize(("rows", "k"), [(1, 32), (9, 70), (3, 1003)])
+def test_rms_norm_is_the_oracles(kernels: HostLauncher, rows: int, k: int) -> None:
+    draw = np.random.default_rng(k)
+    x, gamma = draw.standard_normal((rows, k)).astype(np.float16), draw.random(k, np.float32)
+    found = result(rows, k, kind=np.float16)
+    given = (Array(x), Array(gamma), 1e-5, 2.0**-6, found, k)
+    kernels.launch("row_rms_norm", (rows, 1, 1), 128, *given)
+    want = rms_norm(x.astype(np.float32), gamma, 1e-5, 2.0**-6)
+    assert found.array.tobytes() == want.astype(np.float16).tobytes()
+
+
+def test_quantized_rows_are_the_oracles(kernels: HostLauncher) -> None:
+    """Of columns within wider rows; by one scale, and each row by its own."""
+    wide = (np.random.default_rng(2).standard_normal((3, 1500)) * 50).astype(np.float16)
+    wide[1], wide[2, 300] = 0, -65504
+    x, columns = Array(wide), 1300
+    cut, found = Pointer(x, 2 * 200), result(3, columns, kind=np.int8)
+    scale = np.float32(0.31)
+    sizes = (columns, 1500)
+    kernels.launch("quantize", (2, 3, 1), 256, cut, None, float(1 / scale), found, *sizes)
+    part = wide[:, 200:].astype(np.float32)
+    assert np.array_equal(found.array, quantize(part, scale))
+    want, scales = quantize_rows(part)
+    with np.errstate(divide="ignore"):
+        factors = np.where(scales > 0, np.float32(127) / np.abs(part).max(axis=1)[:, None], 0)
+    given = Array(factors.astype(np.float32))
+    kernels.launch("quantize", (2, 3, 1), 256, cut, given, 1.0, found, *sizes)
+    assert np.array_equal(found.array, want)
+
+
+def test_int8_heads_are_the_oracles(kernels: HostLauncher) -> None:
+    rows, heads, size = 5, 3, 40
+    x = np.random.default_rng(3).standard_normal((rows, heads, size)).astype(np.float16)
+    x[1, 1] = 0
+    eight, scales = result(heads, rows, size, kind=np.int8), result(heads, rows, kind=np.float16)
+    back = result(heads, rows, size, kind=np.float16)
+    given = (Array(x), eight, scales, back, size, heads * size)
+    kernels.launch("quantize_heads", (rows, heads, 1), 32, *given)
+    want = np.stack([through_heads(head) for head in x.transpose(1, 0, 2).astype(np.float32)])
+    assert np.array_equal(back.array, want.astype(np.float16))  # of -0 and +0 it has either
+    read = eight.array.astype(np.float32) * scales.array[..., None].astype(np.float32)
+    assert np.array_equal(store(read), want)
 
 
 @pytest.mark.parametrize(("rows", "first", "window"), [(3, 0, 0), (2, 4130, 0), (40, 90, 33)])

@@ -11,12 +11,14 @@ from lora_host.errors import ModelError, RequestError
 def load_torch(folder: Path, model: Path | None, device: str) -> Any:
     """A causal model of transformers on `device`: of `model` if it is given, in the type of its
     files, else of `folder` in FP32, dequantized where that is quantized. RequestError without the
-    device, ModelError if it cannot be loaded."""
+    device or where it would round FP32 factors to TF32, ModelError if it cannot be loaded."""
     import torch
     import transformers
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise RequestError(f"prefill is {device!r}; torch finds no GPU here, use 'cpu'")
+    if device.startswith("cuda"):
+        refuse_tf32()
     transformers.utils.logging.disable_progress_bar()
     try:
         loaded = _load(torch, transformers, folder, model)
@@ -24,6 +26,20 @@ def load_torch(folder: Path, model: Path | None, device: str) -> Any:
     except (OSError, RuntimeError, ValueError) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"{model or folder}: transformers cannot load it: {line}") from error
+
+
+def refuse_tf32() -> None:
+    """RequestError if torch may multiply FP32 on a GPU with factors rounded to TF32's ten bits,
+    which is off until somebody sets it."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    found = getattr(matmul, "fp32_precision", None)  # since torch 2.9
+    if found == "tf32" or (found is None and matmul.allow_tf32):
+        raise RequestError(
+            "fast prefill: torch is set to round FP32 factors to TF32; expected whole FP32; call "
+            "torch.set_float32_matmul_precision('highest') before the engine opens"
+        )
 
 
 def _load(torch: Any, transformers: Any, folder: Path, model: Path | None) -> Any:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.prefill.exact.adapter import Factors, factors_of
+from lora_sdk.prefill.exact.handover import Handover
 from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
 from lora_sdk.prefill.exact.model import ExactModel, OnLayer
-from lora_sdk.prefill.exact.state import LayerKv
+from lora_sdk.prefill.exact.state import LayerKv, Notes
 from lora_sdk.prefill.job import Job, JobAdapter, Part
 
 if TYPE_CHECKING:
-    from lora_sdk.model.kv_formats import KvKind
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.prefill.exact.weights import Source
 
 CHUNK = 256  # rows at once, whole pages: bounds memory, and between them a prompt may end
-GROUP = 2  # layers that are handed over at once
+GPU_CHUNK = 512  # fills a card, so that the host's work for each row is less
 
 
 class NotWantedError(Exception):
@@ -58,19 +56,27 @@ class ExactComputer:
     def compute(self, job: Job, give: Callable[[Part], None]) -> None:
         """See Computer. A part is a group of layers of a chunk of positions."""
         prompt = self._model.prompt(job.tokens, self._factors(job.adapter))
-        for start in range(0, len(job.tokens), CHUNK):
-            stop = min(start + CHUNK, len(job.tokens))
-            group = _Group(self._config.layers, self._kind.name, range(start, stop), give)
+        device = prompt.tokens.device
+        handover = Handover(self._config.layers, self._kind.name, device, give)
+        chunk, last = GPU_CHUNK if device.type == "cuda" else CHUNK, None
+        for start in range(0, len(job.tokens), chunk):
+            stop = min(start + chunk, len(job.tokens))
+            add = partial(handover.add, range(start, stop))
 
-            def on_layer(layer: int, kv: LayerKv, add: OnLayer = group.add) -> None:
+            def on_layer(layer: int, kv: LayerKv, notes: Notes, add: OnLayer = add) -> None:
                 if self._closed or not job.wanted():
                     raise NotWantedError
-                add(layer, kv)
+                add(layer, kv, notes)
 
             try:
-                job.logits = self._model.run(prompt, start, stop, on_layer)
+                last = self._model.run(prompt, start, stop, on_layer)
             except NotWantedError:
                 return
+        assert last is not None  # a prompt has tokens
+        handover.finish()
+        logits, notes = last
+        notes.refuse()
+        job.logits = logits.cpu().numpy()
 
     def _factors(self, adapter: JobAdapter | None) -> dict[str, Factors]:
         if adapter is None:
@@ -79,35 +85,3 @@ class ExactComputer:
             found = factors_of(adapter.weights, self._model.weights.to_device)
             self._adapter = (adapter.digest, found)
         return self._adapter[1]
-
-
-class _Group:
-    """Gives K and V of some positions, group by group of layers."""
-
-    def __init__(
-        self, layers: int, kind: KvKind, positions: range, give: Callable[[Part], None]
-    ) -> None:
-        self._layers, self._kind, self._positions = layers, kind, positions
-        self._give = give
-        self._found: list[LayerKv] = []
-
-    def add(self, layer: int, kv: LayerKv) -> None:
-        self._found.append(kv)
-        if layer % GROUP == GROUP - 1 or layer == self._layers - 1:
-            first = layer - layer % GROUP
-            self._give(Part(first, self._positions.start, self._arrays()))
-            self._found = []
-
-    def _arrays(self) -> KvArrays:
-        scales = [self._stacked("k_scales"), self._stacked("v_scales")]
-        k, v = self._stacked("k"), self._stacked("v")
-        assert k is not None and v is not None
-        return KvArrays(self._kind, k, v, *scales)
-
-    def _stacked(self, name: str) -> NDArray[Any] | None:
-        """[layers, KV heads, positions, ..]; None where the layers have none."""
-        chosen = slice(self._positions.start, self._positions.stop)
-        each = [getattr(kv, name) for kv in self._found]
-        if each[0] is None:
-            return None
-        return np.stack([one[:, chosen].cpu().numpy() for one in each])

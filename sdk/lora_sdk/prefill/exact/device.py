@@ -72,6 +72,17 @@ def _torch_sums(y: torch.Tensor) -> torch.Tensor:
     return products(a, w)
 
 
+def _rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Rows of 64, of which some have NaN or an infinity."""
+    return torch.where(y.abs() > 400, torch.full_like(x, float("nan")), x).reshape(-1, 64)
+
+
+def _largest(x: NDArray[np.float16], y: F32) -> NDArray[np.float16]:
+    rows = np.where(np.abs(y) > 400, np.float16("nan"), np.abs(x)).reshape(-1, 64)
+    found: NDArray[np.float16] = rows.max(axis=1)
+    return found
+
+
 Found = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Want = Callable[[F32, F32], NDArray[Any]]
 CHECKS: dict[str, tuple[Found, Want]] = {
@@ -79,6 +90,14 @@ CHECKS: dict[str, tuple[Found, Want]] = {
     "to BF16": (lambda x, y: functions.bf16(x), lambda x, y: numerics.bf16(x)),
     "products": (lambda x, y: x * y, lambda x, y: x * y),
     "sums": (lambda x, y: x + y, lambda x, y: x + y),
+    "sums of FP16": (
+        lambda x, y: functions.half(x) + functions.half(y),
+        lambda x, y: (x.astype(np.float16).astype("f4") + y.astype(np.float16)).astype(np.float16),
+    ),
+    "the largest of rows": (
+        lambda x, y: torch.isfinite(functions.largest(_rows(functions.half(x), y))),
+        lambda x, y: np.isfinite(_largest(x.astype(np.float16), y)),
+    ),
     "products that are added": (lambda x, y: x * y + x, lambda x, y: x * y + x),
     "divisions": (functions.divided, lambda x, y: x / y),
     "divisions by a number": (

@@ -53,6 +53,11 @@ def root(x: Tensor) -> Tensor:
     return torch.sqrt(x.double()).float()
 
 
+def largest(x: Tensor) -> Tensor:
+    """The largest |x| of each row [rows, N]; NaN where a row has one."""
+    return torch.linalg.vector_norm(x, INFINITY, dim=1)
+
+
 def bf16(x: Tensor) -> Tensor:
     """BF16(x) as FP32."""
     return x.to(torch.bfloat16).float()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,26 +20,31 @@ def quantized(x: Tensor, factor: Tensor | float) -> Tensor:
     return torch.round(product).clamp(-HIGHEST, HIGHEST).to(torch.int8)
 
 
-def by_scale(x: Tensor, scale: float) -> Tensor:
-    """By a static scale, an FP32 value."""
-    return quantized(x, float(np.float32(1) / np.float32(scale)))
+def inverse_scale(scale: float) -> float:
+    """The factor of a static scale, an FP32 value."""
+    return float(np.float32(1) / np.float32(scale))
 
 
-def by_row(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [rows, K] by scales of their own, and these: FP32 [rows, 1]."""
+def row_scales(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors and scales of rows [rows, K] by themselves: FP32 [rows, 1]."""
     largest = x.abs().amax(dim=1, keepdim=True).float()
     factor = torch.where(largest == 0, torch.zeros_like(largest), inverse(largest, HIGHEST))
-    return quantized(x, factor), largest * INVERSE_127
+    return factor, largest * INVERSE_127
 
 
-def by_head(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Heads [.., head_dim] by the largest of their values, and the scales: FP16 [..]."""
+class Heads(NamedTuple):
+    """INT8 [heads, rows, head_dim], scales FP16 [heads, rows], and FP16 that attention reads."""
+
+    values: Tensor
+    scales: Tensor
+    back: Tensor
+
+
+def by_head(x: Tensor) -> Heads:
+    """FP16 [rows, heads, head_dim], each head by the largest of its values."""
+    x = x.transpose(0, 1)
     scales = half(divided(x.abs().amax(dim=-1).float(), HIGHEST))
-    wide = scales.float()
+    wide = scales.float()[..., None]
     factor = torch.where(wide == 0, torch.zeros_like(wide), inverse(wide))
-    return quantized(x, factor[..., None]), scales
-
-
-def read_back(values: Tensor, scales: Tensor) -> Tensor:
-    """FP16 that attention reads of INT8 heads and their scales."""
-    return half(values.float() * scales.float()[..., None])
+    values = quantized(x, factor)
+    return Heads(values, scales, half(values.float() * wide))

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from lora_host.segments import segment_bounds
-from lora_sdk.prefill.exact.integers import by_row, by_scale
+from lora_sdk.prefill.exact.integers import inverse_scale, quantized, row_scales
 from lora_sdk.prefill.exact.sums import joined_segments, products
 
 
 class Products(Protocol):
-    """The sums of a matmul on a device."""
+    """What a matmul asks of a device."""
+
+    def quantized(self, x: Tensor, factor: Tensor | float) -> Tensor:
+        """6.1 of FP16 x [rows, K] by each row's factor [rows, 1], or one for all: int8."""
 
     def floats(self, x: Tensor, w: Tensor) -> Tensor:
         """segsum of FP16 x [rows, K] and w [K, N]: FP32."""
@@ -30,6 +33,10 @@ class Products(Protocol):
 
 class TorchProducts:
     """The reference: plain torch operations."""
+
+    def quantized(self, x: Tensor, factor: Tensor | float) -> Tensor:
+        """See Products."""
+        return quantized(x, factor)
 
     def floats(self, x: Tensor, w: Tensor) -> Tensor:
         """See Products."""
@@ -60,11 +67,26 @@ def group_parts(k: int, group: int) -> Iterator[list[tuple[int, int]]]:
             yield list(pairwise(cuts))
 
 
+@dataclass(frozen=True)
+class Product:
+    """What bias and adapters are added to, before it is scaled: FP32 [rows, N] is times `columns`
+    [N], where it has such, then times `factor`, one number or [rows, 1]."""
+
+    total: Tensor
+    columns: Tensor | None = None
+    factor: Tensor | float = 1.0
+
+    def scaled(self) -> Tensor:
+        """FP32 [rows, N]."""
+        v = self.total if self.columns is None else self.total * self.columns
+        return v * self.factor  # times 1 changes no bit
+
+
 class Matrix(Protocol):
     """The weights of a matmul, all outputs side by side."""
 
-    def product(self, x: Tensor, sums: Products) -> Tensor:
-        """What bias and adapters are added to: FP32 [rows, N] of FP16 x [rows, K]."""
+    def product(self, x: Tensor, sums: Products) -> Product:
+        """Of FP16 x [rows, K]."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +96,9 @@ class HalfMatrix:
     weights: Tensor
     order: Tensor | None = None
 
-    def product(self, x: Tensor, sums: Products) -> Tensor:
+    def product(self, x: Tensor, sums: Products) -> Product:
         """See Matrix."""
-        return sums.floats(_ordered(x, self.order), self.weights)
+        return Product(sums.floats(_ordered(x, self.order), self.weights))
 
 
 @dataclass(frozen=True)
@@ -85,11 +107,12 @@ class Scale:
 
     x: float | None
 
-    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    def quantized(self, x: Tensor, sums: Products) -> tuple[Tensor, Tensor | None]:
         """int8 x, and the rows' scales where each has its own."""
-        if self.x is None:
-            return by_row(x)
-        return by_scale(x, self.x), None
+        if self.x is not None:
+            return sums.quantized(x, inverse_scale(self.x)), None
+        factors, scales = row_scales(x)
+        return sums.quantized(x, factors), scales
 
 
 @dataclass(frozen=True)
@@ -100,11 +123,11 @@ class Int8Matrix:
     scales: Tensor
     scale: Scale
 
-    def product(self, x: Tensor, sums: Products) -> Tensor:
+    def product(self, x: Tensor, sums: Products) -> Product:
         """See Matrix."""
-        x8, own = self.scale.quantized(x)
-        v = sums.bytes(x8, self.weights) * self.scales
-        return v if own is None else v * own
+        x8, own = self.scale.quantized(x, sums)
+        total = sums.bytes(x8, self.weights)
+        return Product(total, self.scales, 1.0 if own is None else own)
 
 
 @dataclass(frozen=True)
@@ -117,11 +140,14 @@ class Int4Matrix:
     scale: Scale
     order: Tensor | None = None
 
-    def product(self, x: Tensor, sums: Products) -> Tensor:
+    def product(self, x: Tensor, sums: Products) -> Product:
         """See Matrix."""
-        x8, own = self.scale.quantized(x)
+        x8, own = self.scale.quantized(x, sums)
         total = sums.groups(_ordered(x8, self.order), self.weights, self.scales, self.group)
-        return total * (self.scale.x if own is None else own)
+        if own is not None:
+            return Product(total, None, own)
+        assert self.scale.x is not None
+        return Product(total, None, self.scale.x)
 
 
 def _ordered(x: Tensor, order: Tensor | None) -> Tensor:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from lora_sdk.model import operations as ops
 from lora_sdk.model.block import describe
 from lora_sdk.prefill.exact.adapter import Factors
 from lora_sdk.prefill.exact.kernels import Kernels
 from lora_sdk.prefill.exact.operations import STEPS, Step
-from lora_sdk.prefill.exact.state import LayerKv, Prompt, Rows
+from lora_sdk.prefill.exact.state import LayerKv, Notes, Prompt, Rows
 from lora_sdk.prefill.exact.weights import Source, Weights
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-OnLayer = Callable[[int, LayerKv], None]
+OnLayer = Callable[[int, LayerKv, Notes], None]
 
 
 class ExactModel:
@@ -47,23 +46,22 @@ class ExactModel:
 
     def run(
         self, prompt: Prompt, first: int, stop: int, on_layer: OnLayer
-    ) -> NDArray[np.float32] | None:
+    ) -> tuple[Tensor, Notes] | None:
         """Rows `first` .. `stop`-1, after those before them. `on_layer` is called with each layer's
-        number and K and V once they are known. Returns FP32 logits [vocabulary] of the prompt's
-        last row, None if it is not among these. ModelError: a value is NaN or infinite."""
+        number, K and V and what it noted. Returns FP32 logits [vocabulary] of the prompt's last
+        row, with what was noted behind the layers; None if it is not among these. The device may
+        still be at work."""
         rows = Rows(prompt, first, stop)
         with torch.inference_mode():
             self._run(self._before, rows)
             for layer, steps in enumerate(self._layers):
                 self._run(steps, rows)
-                on_layer(layer, prompt.layers[layer])
+                on_layer(layer, prompt.layers[layer], rows.taken())
             if not rows.last:
                 return None
             self._run(self._after, rows)
-            logits: NDArray[np.float32] = rows.buffers["logits"][0].cpu().numpy()
-            return logits
+            return rows.buffers["logits"][0], rows.taken()
 
     def _run(self, steps: list[Step], rows: Rows) -> None:
         for step in steps:
             step(rows)
-        rows.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 from lora_sdk.core.worker_name import WorkerName
@@ -16,10 +18,17 @@ def open_kernels(name: WorkerName) -> tuple[torch.device, Kernels]:
     device = open_device(name.device)
     if not name.kernels:
         return device, TorchKernels()
+    return device, _cuda_kernels(device)
+
+
+@cache
+def _cuda_kernels(device: torch.device) -> Kernels:
+    """Made and compared once in a process, which takes seconds."""
     from lora_sdk.prefill.exact.cuda.comparison import compare
     from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
     from lora_sdk.prefill.exact.cuda.launcher import CudaLauncher
 
     kernels = CudaKernels(CudaLauncher(device))
-    compare(kernels, device)
-    return device, kernels
+    with torch.inference_mode():
+        compare(kernels, device)
+    return kernels

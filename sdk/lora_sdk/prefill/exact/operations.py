@@ -19,7 +19,7 @@ from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.prefill.exact.attention import TILE, Scores
 from lora_sdk.prefill.exact.functions import bf16, gelu, half, relu, soft_cap
-from lora_sdk.prefill.exact.integers import by_head, by_scale, read_back
+from lora_sdk.prefill.exact.integers import inverse_scale
 from lora_sdk.prefill.exact.kernels import Kernels
 from lora_sdk.prefill.exact.norms import layer_norm, rms_norm
 from lora_sdk.prefill.exact.state import LayerKv, Rows
@@ -63,17 +63,16 @@ def _add_position(weights: Weights, kernels: Kernels, add: ops.AddPosition) -> S
 def _norm(weights: Weights, kernels: Kernels, norm: ops.Norm) -> Step:
     found = {name: weights.vector(f"{norm.name}.{name}") for name in norm.vectors}
     gamma, beta = found.get("gamma"), found.get("beta")
-    if norm.one_plus:
-        gamma = torch.ones((), device=weights.device) if gamma is None else gamma + 1.0
+    if norm.one_plus and gamma is not None:
+        gamma = gamma + 1.0
 
     def run(rows: Rows) -> None:
         x = rows.buffers[norm.source.name]
         if norm.kind == "layernorm":
-            y = layer_norm(x, kernels.moments(x), gamma, beta, norm.eps)
+            y = half(layer_norm(x, kernels.moments(x), gamma, beta, norm.eps))
         else:
-            square = kernels.squares(x)
-            y = rms_norm(x, square, x.shape[1], gamma, norm.eps, norm.numerator)
-        rows.store(norm.target, half(y), norm, norm.name)
+            y = kernels.rms_norm(x, gamma, norm.eps, norm.numerator)
+        rows.store(norm.target, y, norm, norm.name)
 
     return run
 
@@ -84,13 +83,15 @@ def _matmul(weights: Weights, kernels: Kernels, matmul: ops.Matmul) -> Step:
 
     def run(rows: Rows) -> None:
         x = rows.buffers[matmul.source.name]
-        v = matrix.product(x, kernels)
-        v = v if bias is None else v + bias
-        if rows.prompt.factors:
+        product = matrix.product(x, kernels)
+        if rows.prompt.factors or matmul.target.results:
+            v = product.scaled() if bias is None else product.scaled() + bias
             parts = zip(matmul.tensors, v.split(widths, dim=1), strict=True)
             each = [_adapted(rows, kernels, matmul, name, x, part) for name, part in parts]
             v = torch.cat(each, dim=1)
-        y = v if matmul.target.results else half(v)
+            y = v if matmul.target.results else half(v)
+        else:
+            y = kernels.rounded(product, bias)
         rows.store(matmul.target, y, matmul, f"matrix {matmul.short}")
 
     return run
@@ -143,13 +144,8 @@ def _rope(weights: Weights, kernels: Kernels, rope: ops.Rope) -> Step:
         return next(iter(known.values()))[rows.first : rows.stop]
 
     def run(rows: Rows) -> None:
-        whole = rows.buffers[rope.target.name].clone()
-        heads = whole[:, :rotated].float().unflatten(1, (-1, config.head_dim))
-        a, b = heads.chunk(2, dim=2)
-        cos, sin = angles(rows)[:, None].unbind(dim=2)
-        left, right = a * cos - b * sin, b * cos + a * sin
-        whole[:, :rotated] = half(torch.cat([left, right], dim=2)).flatten(1)
-        rows.store(rope.target, whole, rope, "rope")
+        turned = kernels.rotated(rows.buffers[rope.target.name], angles(rows), rotated)
+        rows.store(rope.target, turned, rope, "rope")
 
     return run
 
@@ -170,26 +166,25 @@ def _store_kv(weights: Weights, kernels: Kernels, store: ops.StoreKv) -> Step:
             rows.prompt.layers[layer] = kv
         return rows.prompt.layers[layer]
 
+    def eight(x: Tensor, scale: np.float32) -> Tensor:
+        factor = inverse_scale(float(scale))
+        return kernels.quantized(x.flatten(1), factor).unflatten(1, (-1, config.head_dim))
+
     def run(rows: Rows) -> None:
         kv, here = kept(rows), slice(rows.first, rows.stop)
         parts = rows.buffers[store.source.name].split(widths, dim=1)
         q, k, v = (part.unflatten(1, (-1, config.head_dim)) for part in parts)
-        k, v = k.transpose(0, 1), v.transpose(0, 1)
         if scales is not None:
-            rows.q8 = by_scale(q, float(scales.q))
-            kv.k[:, here], kv.v[:, here] = (
-                by_scale(k, float(scales.k)),
-                by_scale(v, float(scales.v)),
-            )
+            rows.q8 = eight(q, scales.q)
+            k, v = eight(k, scales.k), eight(v, scales.v)
+            kv.k[:, here], kv.v[:, here] = k.transpose(0, 1), v.transpose(0, 1)
         elif kind.by_head:
             assert kv.k_scales is not None and kv.v_scales is not None
             assert kv.read_k is not None and kv.read_v is not None
-            kv.k[:, here], kv.k_scales[:, here] = by_head(k)
-            kv.v[:, here], kv.v_scales[:, here] = by_head(v)
-            kv.read_k[:, here] = read_back(kv.k[:, here], kv.k_scales[:, here])
-            kv.read_v[:, here] = read_back(kv.v[:, here], kv.v_scales[:, here])
+            kv.k[:, here], kv.k_scales[:, here], kv.read_k[:, here] = kernels.by_head(k)
+            kv.v[:, here], kv.v_scales[:, here], kv.read_v[:, here] = kernels.by_head(v)
         else:
-            kv.k[:, here], kv.v[:, here] = k, v
+            kv.k[:, here], kv.v[:, here] = k.transpose(0, 1), v.transpose(0, 1)
 
     return run
 
@@ -274,10 +269,9 @@ def _add_residual(weights: Weights, kernels: Kernels, add: ops.AddResidual) -> S
     scale = _fp32(add.scale)
 
     def run(rows: Rows) -> None:
-        z = rows.buffers[add.branch.name].float()
-        z = z * scale if scale != 1 else z
-        y = rows.buffers[add.stream.name].float() + z
-        rows.store(add.target, half(y), add, "residual")
+        x, z = rows.buffers[add.stream.name], rows.buffers[add.branch.name]
+        y = x + z if scale == 1 else half(x.float() + z.float() * scale)
+        rows.store(add.target, y, add, "residual")
 
     return run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_sdk.model.operations import Buffer, Operation
 from lora_sdk.prefill.exact.adapter import Factors
+from lora_sdk.prefill.exact.functions import largest
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -47,6 +48,34 @@ class Prompt:
         return torch.zeros(shape, dtype=kind, device=self.tokens.device)
 
 
+class Note(NamedTuple):
+    """What an operation wrote: the largest of each row, NaN where it has one."""
+
+    what: str
+    layer: int | None
+    largest: Tensor
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Of rows `first` and on, in the model's order."""
+
+    first: int
+    notes: list[Note]
+
+    def refuse(self) -> None:
+        """ModelError: the first operation that wrote NaN or infinity."""
+        for what, layer, found in self.notes:
+            bad = ~torch.isfinite(found)
+            if bad.any():
+                row = self.first + int(bad.int().argmax())
+                where = "" if layer is None else f"layer {layer}, "
+                raise ModelError(
+                    f"{what} wrote NaN or infinity, {where}position {row} of a prompt; expected "
+                    "finite numbers; the model overflows FP16 here, take a checkpoint made for FP16"
+                )
+
+
 @dataclass
 class Rows:
     """Rows `first` .. `stop`-1 of a prompt: the buffers of the block description by name, FP16
@@ -57,7 +86,7 @@ class Rows:
     stop: int
     buffers: dict[str, Tensor] = field(default_factory=dict)
     q8: Tensor | None = None
-    _bad: list[tuple[str, int | None, Tensor]] = field(default_factory=list)
+    _notes: list[Note] = field(default_factory=list)
 
     @property
     def tokens(self) -> Tensor:
@@ -70,24 +99,15 @@ class Rows:
         return self.stop == len(self.prompt.tokens)
 
     def store(self, buffer: Buffer, values: Tensor, operation: Operation, what: str) -> None:
-        """What an operation wrote; whether it is finite is looked at later, by `check`."""
+        """What an operation wrote; whether it is finite is looked at later: `taken`."""
         self.note(values, operation, what)
         self.buffers[buffer.name] = values
 
     def note(self, values: Tensor, operation: Operation, what: str) -> None:
         """Values that boards count if they are not finite (docs/numbers.md, 1.2)."""
-        self._bad.append((what, operation.layer, (~torch.isfinite(values)).flatten(1).any(dim=1)))
+        self._notes.append(Note(what, operation.layer, largest(values)))
 
-    def check(self) -> None:
-        """ModelError: the first operation, in the model's order, that wrote NaN or infinity."""
-        noted, self._bad = self._bad, []
-        if not noted or not torch.stack([bad.any() for _, _, bad in noted]).any():
-            return
-        for what, layer, bad in noted:
-            if bad.any():
-                row = self.first + int(bad.int().argmax())
-                where = "" if layer is None else f"layer {layer}, "
-                raise ModelError(
-                    f"{what} wrote NaN or infinity, {where}position {row} of a prompt; expected "
-                    "finite numbers; the model overflows FP16 here, take a checkpoint made for FP16"
-                )
+    def taken(self) -> Notes:
+        """What was noted since the last time."""
+        notes, self._notes = self._notes, []
+        return Notes(self.first, notes)

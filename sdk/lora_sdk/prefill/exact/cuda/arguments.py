@@ -12,8 +12,8 @@ class Addressed(Protocol):
     def data_ptr(self) -> int: ...
 
 
-Argument = Addressed | float
-"""An address, an int of 32 bits, or a float, which is an FP32 number."""
+Argument = Addressed | float | None
+"""An address or None for null, an int of 32 bits, or a float, which is an FP32 number."""
 
 
 def packed(given: tuple[Argument, ...]) -> Any:
@@ -29,4 +29,4 @@ def _value(one: Argument) -> Any:
         return ctypes.c_int(one)
     if isinstance(one, float):
         return ctypes.c_float(one)
-    return ctypes.c_void_p(one.data_ptr())
+    return ctypes.c_void_p(None if one is None else one.data_ptr())

@@ -98,7 +98,7 @@ class Attending:
         sums = _empty(q, torch.float32, of.heads, of.rows)
         self._launcher.launch(
             name, (of.rows, of.heads, 1), 256, scores, e, sums, of.rows, of.positions, how.first,
-            how.window, scale,
+            how.window, float(scale),
         )  # fmt: skip
         return e, sums
 

@@ -22,6 +22,7 @@ static __device__ unsigned short to_half(float value) {
 }
 static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
 static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
+static __device__ float root(float a) { return __fsqrt_rn(a); }
 static __device__ float quotient(float a, float b) { return __fdiv_rn(a, b); }
 /* FP16 values: their product is exact in FP32, so fusing changes no bit */
 static __device__ float mul_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -52,24 +53,26 @@ static __device__ void tree_step(float (*level)[N], int segment, float *sum) {
   }
 }
 
-/* 16 bytes at once: eight FP16 values */
-struct Eight {
-  unsigned short at[8];
-};
+/* 16 bytes at once: eight FP16 values, in pairs since that takes half of the registers */
 struct alignas(16) Words {
   unsigned int at[4];
+};
+struct Eight {
+  Words pairs;
+  __device__ float value(int i) const {
+    return from_half((unsigned short)(pairs.at[i / 2] >> i % 2 * 16));
+  }
 };
 
 /* values[0..7], those from `count` on +0; `whole`: all are there and lie at a multiple of 16 */
 static __device__ Eight eight(const unsigned short *values, int count, bool whole) {
-  Eight found;
+  Eight found = {{{0, 0, 0, 0}}};
   if (whole) {
-    const Words words = *(const Words *)values;
-    UNROLL
-    for (int i = 0; i < 8; i++) found.at[i] = (unsigned short)(words.at[i / 2] >> i % 2 * 16);
+    found.pairs = *(const Words *)values;
   } else {
     UNROLL
-    for (int i = 0; i < 8; i++) found.at[i] = i < count ? values[i] : (unsigned short)0;
+    for (int i = 0; i < 8; i++)
+      if (i < count) found.pairs.at[i / 2] |= (unsigned int)values[i] << i % 2 * 16;
   }
   return found;
 }

@@ -11,6 +11,7 @@ from torch import Tensor
 from lora_host.errors import RequestError
 from lora_sdk.prefill.exact.attention import Scores
 from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
+from lora_sdk.prefill.exact.matrices import Product
 
 SHAPES = (
     (1, 32, 8, 32),
@@ -26,7 +27,7 @@ ATTENTION = ((3, 2, 2, 32, 0, 0), (140, 4, 2, 40, 13, 0), (130, 2, 1, 144, 60, 5
 
 def compare(found: Kernels, device: torch.device) -> None:
     """RequestError names a kernel that gives other bytes than plain torch operations."""
-    for kernels in (_products, _rows, _attention):
+    for kernels in (_products, _rows, _elements, _attention):
         for name, got, want in kernels(found, TorchKernels(), device):
             if got.cpu().numpy().tobytes() != want.cpu().numpy().tobytes():
                 raise RequestError(
@@ -80,6 +81,39 @@ def _rows(found: Kernels, plain: Kernels, device: torch.device) -> Found:
             yield f"moments, K {k}", got, want
         wide = x * 16  # exp overflows in places
         yield f"gated silu, {k // 2} columns", found.gated_silu(wide), plain.gated_silu(wide)
+
+
+def _elements(found: Kernels, plain: Kernels, device: torch.device) -> Found:
+    draw = _draw(device)
+    for rows, heads, size in ((1, 1, 32), (5, 4, 40), (33, 9, 128)):
+        x = draw.half(rows, (heads + 1) * size)
+        x[0, 0], x[-1, -1] = 60000.0, -0.0
+        gamma, row = draw.half(x.shape[1]).float(), draw.half(rows, 1).float().abs()
+        for given in ((gamma, 1e-5, 1.0), (None, 1e-6, 2.0**-6)):
+            yield "RMSNorm", found.rms_norm(x, *given), plain.rms_norm(x, *given)
+        yield (
+            "rotation",
+            *(one.rotated(x, _angles(rows, size, device), heads * size) for one in (found, plain)),
+        )
+        part = x[:, size:]
+        for factor in (row * 40, 31.7):
+            yield "quantizing", found.quantized(part, factor), plain.quantized(part, factor)
+        cut = part.unflatten(1, (-1, size))
+        for got, want in zip(found.by_head(cut), plain.by_head(cut), strict=True):
+            yield "INT8 heads", got, want
+        total = draw.half(rows, x.shape[1]).float() * 3000
+        for product, bias in (
+            (Product(total, gamma, row), gamma),
+            (Product(total, None, 0.37), None),
+        ):
+            got, want = found.rounded(product, bias), plain.rounded(product, bias)
+            yield "rounded products", got, want
+
+
+def _angles(rows: int, size: int, device: torch.device) -> Tensor:
+    """Cosines and sines [rows, 2, size/2]."""
+    angles = torch.arange(rows * size // 2, dtype=torch.float64).reshape(rows, -1)
+    return torch.stack([angles.cos(), angles.sin()], dim=1).float().to(device)
 
 
 def _attention(found: Kernels, plain: Kernels, device: torch.device) -> Found:

@@ -10,7 +10,7 @@ SOURCE = r"""
 enum { PART_ZERO = 0x4b400000 };
 static __device__ float part_sum(int bits) { return add(of_bits(bits), -12582912.0f); }
 
-/* FP16 [k/group][n] from a block's first column on, of which `columns` are there */
+/* FP16 [k/group][n] from a block's first column on, of which `columns` are there; `units` of K */
 struct GroupScales {
   const unsigned short *of;
   int n, columns, units, of_group;
@@ -24,7 +24,8 @@ struct Groups {
   const int first_segment, count;
   const Share<ROWS> share;
   int segment;              /* of the block's `count` */
-  int end;                  /* its end, in units */
+  int end, left;            /* its end, and the rest of the present group, in units */
+  const unsigned short *row; /* of the scales of the next group */
   int part[SUMS];           /* of the present part of a group */
   float sum[SUMS];          /* of the present segment, at last of the tree */
   unsigned short scale[SCALES]; /* of the present group */
@@ -34,21 +35,22 @@ struct Groups {
       : scales(given), first_segment(first), count(segments), segment(0), level(levels) {
     const int unit = segment_unit(first, given.units);
     end = segment_unit(first + 1, given.units);
+    row = scales.of + (size_t)(unit / scales.of_group) * scales.n;
     UNROLL
-    for (int i = 0; i < SUMS; i++) sum[i] = 0.0f;
-    begin_part(unit);
+    for (int i = 0; i < SUMS; i++) sum[i] = 0.0f, part[i] = PART_ZERO;
+    begin_group(unit);
+    left -= unit % scales.of_group;
     end_segments(unit);
   }
 
-  __device__ void begin_part(int unit) {
-    const unsigned short *of = scales.of + (size_t)(unit / scales.of_group) * scales.n;
-    UNROLL
-    for (int i = 0; i < SUMS; i++) part[i] = PART_ZERO;
+  __device__ void begin_group(int unit) {
+    left = scales.of_group;
     UNROLL
     for (int i = 0; i < SCALES; i++) {
       const int column = share.column_of(i / 2 * 4 + i % 2);
-      scale[i] = column < scales.columns && unit < scales.units ? of[column] : (unsigned short)0;
+      scale[i] = column < scales.columns && unit < scales.units ? row[column] : (unsigned short)0;
     }
+    row += scales.n;
   }
 
   /* those that end before `unit`: the present one, and empty ones behind it */
@@ -65,13 +67,15 @@ struct Groups {
 
   __device__ void operator()(int unit) {
     const int next = unit + 1;
-    if (next < end && next % scales.of_group) return;
+    left--;
+    if (next < end && left) return;
     UNROLL
     for (int i = 0; i < SUMS; i++) {
       const float factor = from_half(scale[i / 4 % Share<ROWS>::WIDE * 2 + i % 2]);
       sum[i] = add(sum[i], mul(part_sum(part[i]), factor));
+      part[i] = PART_ZERO;
     }
-    begin_part(next);
+    if (!left) begin_group(next);
     end_segments(next);
   }
 };

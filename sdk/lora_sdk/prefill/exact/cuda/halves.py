@@ -26,15 +26,16 @@ static __device__ void read_run(const float *from, float *to) {
   for (int i = 0; i < N; i++) to[i] = run.at[i];
 }
 
-/* Where a thread's outputs lie: runs of RUN rows and of 4 columns, for whole reads of 16 bytes */
+/* Where a thread's outputs lie: runs of RUN rows and of 4 columns, for whole reads of 16 bytes.
+ * Lanes side by side differ in rows first: shared memory is read faster than row after row. */
 template <int EACH>
 struct Place {
   enum { RUN = EACH < 4 ? EACH : 4 };
   int row, column;
   __device__ Place() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    row = (warp / 2 * 4 + lane / 8) * RUN;
-    column = (warp % 2 * 8 + lane % 8) * 4;
+    row = (warp / 2 * 4 + lane / 16 * 2 + lane % 2) * RUN;
+    column = (warp % 2 * 8 + lane / 2 % 8) * 4;
   }
   static __device__ int row_of(int i) { return i / RUN * 16 * RUN + i % RUN; }
   static __device__ int column_of(int j) { return j / 4 * 64 + j % 4; }
@@ -52,7 +53,7 @@ template <int ROWS>
 static __device__ void keep_rows(float (*tile)[ROWS], const Eight &values) {
   const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS * 8;
   UNROLL
-  for (int i = 0; i < 8; i++) tile[first + i][row] = from_half(values.at[i]);
+  for (int i = 0; i < 8; i++) tile[first + i][row] = values.value(i);
 }
 
 /* The same of w with columns contiguous: a thread has eight columns of one k */
@@ -68,7 +69,7 @@ static __device__ void keep_columns(float (*tile)[COLUMNS], const Eight &values)
   for (int i = 0; i < 8; i += 4) {
     Run<4> run;
     UNROLL
-    for (int j = 0; j < 4; j++) run.at[j] = from_half(values.at[i + j]);
+    for (int j = 0; j < 4; j++) run.at[j] = values.value(i + j);
     *(Run<4> *)(tile[first] + column + i) = run;
   }
 }

@@ -53,25 +53,35 @@ struct ByteOperands {
   int rows, columns, k;
 };
 
+/* What a thread copies of COUNT rows: the same 16-byte part of each 64th, whose places are found
+ * once */
 template <int COUNT>
-static __device__ void copy_rows(signed char *tile, const signed char *from, size_t stride,
-                                 int rows, int at, int k) {
-  for (int i = threadIdx.x; i < COUNT * 4; i += 256) {
-    const int row = i / 4, part = i % 4;
-    const bool there = row < rows && at + part * 16 < k;
-    copy_16(tile + swapped(row, part), there ? from + row * stride + at + part * 16 : from, there);
-  }
-}
+struct RowCopies {
+  enum { STRIDE = 64, EACH = COUNT < STRIDE ? 1 : COUNT / STRIDE };
+  const signed char *from[EACH];
+  bool there[EACH];
+  int to, first; /* place in a tile, and along K */
 
-template <int ROWS>
-static __device__ void copy_tile(ByteTiles<ROWS> &tiles, const ByteOperands &of, int tile, int at,
-                                 int end) {
-  if (at < end) {
-    copy_rows<ROWS>(tiles.x[tile % TILES], of.x, of.x_stride, of.rows, at, of.k);
-    copy_rows<WIDTH>(tiles.w[tile % TILES], of.w, of.w_stride, of.columns, at, of.k);
+  __device__ RowCopies(const signed char *rows, size_t stride, int count) {
+    const int row = threadIdx.x / 4, part = threadIdx.x % 4;
+    to = swapped(row, part);
+    first = part * 16;
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+      there[i] = row + i * STRIDE < min(COUNT, count);
+      from[i] = there[i] ? rows + (row + i * STRIDE) * stride + first : rows;
+    }
   }
-  COPIES_END();
-}
+  __device__ void copy(signed char *tile, int at, int k) const {
+    if (COUNT < STRIDE && threadIdx.x / 4 >= COUNT) return;
+    const bool inside = at + first < k;
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+      const bool found = inside && there[i];
+      copy_16(tile + to + i * STRIDE * TILE_BYTES, found ? from[i] + at : from[i], found);
+    }
+  }
+};
 
 /* What a warp makes: DEEP x WIDE blocks of 16 x 8 outputs. Lane l has of each rows l/4 and l/4 + 8,
  * columns l%4*2 and the next: its sums 0, 1 and 2, 3. */
@@ -135,14 +145,25 @@ static __device__ void run_units(const ByteOperands &of, int first, int end, int
                                  Then &then) {
   __shared__ ByteTiles<ROWS> tiles;
   const Share<ROWS> share;
-  copy_tile(tiles, of, 0, first * UNIT, end * UNIT);
-  copy_tile(tiles, of, 1, (first + 2) * UNIT, end * UNIT);
+  const RowCopies<ROWS> rows(of.x, of.x_stride, of.rows);
+  const RowCopies<WIDTH> columns(of.w, of.w_stride, of.columns);
+  int tile = 0, next = 0; /* which are read, and copied */
   UNROLL_NOT
-  for (int unit = first, tile = 0; unit < end; unit += 2, tile++) {
-    COPIES_WAIT();
-    SYNC(); /* the tile is there, and nobody reads the one that is replaced next */
-    copy_tile(tiles, of, tile + 2, (unit + 4) * UNIT, end * UNIT);
-    const signed char *x = tiles.x[tile % TILES], *w = tiles.w[tile % TILES];
+  for (int unit = first - 4; unit < end; unit += 2) {
+    const int at = (unit + 4) * UNIT;
+    if (unit >= first) {
+      COPIES_WAIT();
+      SYNC(); /* the tile is there, and nobody reads the one that is replaced next */
+    }
+    if (at < end * UNIT) {
+      rows.copy(tiles.x[next], at, of.k);
+      columns.copy(tiles.w[next], at, of.k);
+      next = next + 1 == TILES ? 0 : next + 1;
+    }
+    COPIES_END();
+    if (unit < first) continue;
+    const signed char *x = tiles.x[tile], *w = tiles.w[tile];
+    tile = tile + 1 == TILES ? 0 : tile + 1;
     unit_sums(x, w, 0, share, sums);
     then(unit);
     if (unit + 1 < end) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -9,13 +11,42 @@ from torch.nn.functional import pad
 from lora_host.errors import RequestError
 from lora_sdk.prefill.exact.attention import Scores
 from lora_sdk.prefill.exact.cuda.attending import Attending
-from lora_sdk.prefill.exact.cuda.launcher import Launcher
+from lora_sdk.prefill.exact.cuda.launcher import Grid, Launcher
+from lora_sdk.prefill.exact.integers import Heads
+from lora_sdk.prefill.exact.matrices import Product
 
 UNIT = 32
 FEW = 64  # rows up to which blocks of 32 rows are faster
 COLUMNS = 128  # of a block
 MAX_BLOCKS = 65535  # of rows, of a grid
 MAX_GROUP = 256  # of K: sums of a part stay below 2^22
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """Kernels of a matmul: `name` for many rows, with `_32` for few, and what joins parts. A
+    multiprocessor has `resident` blocks at once. `left`: the speed with 1, 2, 4 and 8 parts,
+    measured where there are blocks enough."""
+
+    name: str
+    join: str
+    resident: int
+    left: tuple[float, float, float, float]
+
+    def parts(self, blocks: int, multiprocessors: int) -> int:
+        """How many blocks share the segments of an output: what is fastest with this many."""
+        places = self.resident * multiprocessors
+
+        def speed(choice: int) -> float:
+            count = blocks << choice
+            return count / (-(-count // places) * places) * self.left[choice]
+
+        return 1 << max(range(4), key=speed)
+
+
+HALVES = Tiled("half_products", "join_products", 2, (1.0, 0.98, 0.95, 0.9))
+BYTES = Tiled("byte_products", "join_bytes", 2, (1.0, 0.75, 0.66, 0.5))
+GROUPS = Tiled("group_products", "join_products", 1, (1.0, 0.88, 0.75, 0.6))
 
 
 class CudaKernels:
@@ -29,13 +60,13 @@ class CudaKernels:
         """See Products."""
         x, w = x.contiguous(), w.contiguous()
         sizes = (len(x), x.shape[1], w.shape[1])
-        return self._joined("half_products", "join_products", (x, w), sizes)
+        return self._joined(HALVES, (x, w), sizes)
 
     def bytes(self, x: Tensor, w: Tensor) -> Tensor:
         """See Products."""
         x, columns = _whole_units(x), _whole_units(w.t())
         sizes = (len(x), x.shape[1], len(columns))
-        return self._joined("byte_products", "join_bytes", (x, columns), sizes)
+        return self._joined(BYTES, (x, columns), sizes)
 
     def groups(self, x: Tensor, w: Tensor, scales: Tensor, group: int) -> Tensor:
         """See Products."""
@@ -44,7 +75,51 @@ class CudaKernels:
         x, columns = _whole_units(x), _whole_units(w.t())
         sizes = (len(x), x.shape[1], len(columns), group)
         given = (x, columns, scales.contiguous())
-        return self._joined("group_products", "join_products", given, sizes)
+        return self._joined(GROUPS, given, sizes)
+
+    def quantized(self, x: Tensor, factor: Tensor | float) -> Tensor:
+        """See Products."""
+        x = x if x.stride(1) == 1 else x.contiguous()
+        y = torch.empty(x.shape, dtype=torch.int8, device=x.device)
+        sizes = x.shape[1], x.stride(0)
+        self._launcher.launch("quantize", _wide(x), 256, x, *_factors(factor), y, *sizes)
+        return y
+
+    def rounded(self, product: Product, bias: Tensor | None) -> Tensor:
+        """See Kernels."""
+        total, y = product.total, torch.empty_like(product.total, dtype=torch.float16)
+        factors = _factors(product.factor)
+        given = (total, product.columns, *factors, bias, y, total.shape[1])
+        self._launcher.launch("round_products", _wide(total), 256, *given)
+        return y
+
+    def rms_norm(self, x: Tensor, gamma: Tensor | None, eps: float, above: float) -> Tensor:
+        """See Kernels."""
+        x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+        given = (x, gamma, float(eps), float(above), y, x.shape[1])
+        self._launcher.launch("row_rms_norm", (len(x), 1, 1), 128, *given)
+        return y
+
+    def rotated(self, x: Tensor, angles: Tensor, columns: int) -> Tensor:
+        """See Kernels."""
+        x, angles = x.contiguous(), angles.contiguous()
+        y, n = torch.empty_like(x), x.shape[1]
+        given = (x, angles, y, n, columns, 2 * angles.shape[2])
+        self._launcher.launch("rotate_heads", (-(-n // 256), len(x), 1), 256, *given)
+        return y
+
+    def by_head(self, x: Tensor) -> Heads:
+        """See Kernels."""
+        rows, heads, size = x.shape
+        x = x if x.stride()[1:] == (size, 1) else x.contiguous()
+        found = Heads(
+            torch.empty((heads, rows, size), dtype=torch.int8, device=x.device),
+            torch.empty((heads, rows), dtype=torch.float16, device=x.device),
+            torch.empty((heads, rows, size), dtype=torch.float16, device=x.device),
+        )
+        given = (x, *found, size, x.stride(0))
+        self._launcher.launch("quantize_heads", (rows, heads, 1), 32, *given)
+        return found
 
     def squares(self, x: Tensor) -> Tensor:
         """See Kernels."""
@@ -79,31 +154,34 @@ class CudaKernels:
         """See Kernels."""
         return self._attending.bytes(q, k, v, how, v_scale)
 
-    def _joined(
-        self, name: str, join: str, operands: tuple[Tensor, ...], sizes: tuple[int, ...]
-    ) -> Tensor:
+    def _joined(self, of: Tiled, operands: tuple[Tensor, ...], sizes: tuple[int, ...]) -> Tensor:
         """FP32 [rows, columns]. Where blocks are few each has a part of the segments."""
         rows, columns = sizes[0], sizes[2]
         few = rows <= FEW
         down = -(-rows // (32 if few else 128))
         if down > MAX_BLOCKS:
-            raise RequestError(f"{name}: {rows} rows; expected at most {MAX_BLOCKS * 128}")
+            raise RequestError(f"{of.name}: {rows} rows; expected at most {MAX_BLOCKS * 128}")
         across = -(-columns // COLUMNS)
-        parts = self._parts(down * across)
+        parts = of.parts(down * across, self._launcher.multiprocessors)
         y = _empty(operands[0], parts, rows, columns)
-        name = f"{name}_32" if few else name
+        name = f"{of.name}_32" if few else of.name
         self._launcher.launch(name, (across, down, parts), 256, *operands, y, *sizes, parts)
         if parts == 1:
             return y[0]
         found = _empty(y, rows, columns)
         grid = (-(-found.numel() // 256), 1, 1)
-        self._launcher.launch(join, grid, 256, y, found, parts, found.numel())
+        self._launcher.launch(of.join, grid, 256, y, found, parts, found.numel())
         return found
 
-    def _parts(self, blocks: int) -> int:
-        """So that each multiprocessor has some blocks, if segments suffice."""
-        wanted = 4 * self._launcher.multiprocessors
-        return next((parts for parts in (1, 2, 4) if blocks * parts >= wanted), 8)
+
+def _wide(x: Tensor) -> Grid:
+    """Blocks of 1024 columns of a row."""
+    return -(-x.shape[1] // 1024), len(x), 1
+
+
+def _factors(factor: Tensor | float) -> tuple[Tensor | None, float]:
+    """Each row's, or none, and one for all."""
+    return (factor.contiguous(), 1.0) if isinstance(factor, Tensor) else (None, float(factor))
 
 
 def _empty(like: Tensor, *shape: int) -> Tensor:
@@ -112,5 +190,7 @@ def _empty(like: Tensor, *shape: int) -> Tensor:
 
 def _whole_units(x: Tensor) -> Tensor:
     """Rows of int8 with K in whole units, at a multiple of 16 bytes; zeros change no sum."""
-    x = pad(x, (0, -x.shape[1] % UNIT)).contiguous()
+    if x.shape[1] % UNIT:
+        x = pad(x, (0, -x.shape[1] % UNIT))  # copies also where it adds nothing
+    x = x.contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()

@@ -30,7 +30,7 @@ class CudaLauncher:
 
     def __init__(self, device: torch.device) -> None:
         """RequestError: no NVRTC or driver, or a card without integer dot products."""
-        self._device = device
+        self._index = torch.cuda.current_device() if device.index is None else device.index
         capability = torch.cuda.get_device_capability(device)
         if capability < OLDEST:
             found, oldest = (".".join(map(str, one)) for one in (capability, OLDEST))
@@ -50,12 +50,17 @@ class CudaLauncher:
 
     def launch(self, name: str, grid: Grid, threads: int, *given: Argument) -> None:
         """See Launcher."""
-        pointers = packed(given)
-        with torch.cuda.device(self._device):
-            stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
-            code = self._driver.cuLaunchKernel(
-                self._functions[name], *grid, threads, 1, 1, 0, stream, pointers, None
-            )
+        if torch.cuda.current_device() == self._index:
+            self._run(name, grid, threads, given)
+        else:
+            with torch.cuda.device(self._index):
+                self._run(name, grid, threads, given)
+
+    def _run(self, name: str, grid: Grid, threads: int, given: tuple[Argument, ...]) -> None:
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self._index).cuda_stream)
+        code = self._driver.cuLaunchKernel(
+            self._functions[name], *grid, threads, 1, 1, 0, stream, packed(given), None
+        )
         _check(code, f"launch {name}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-KERNELS = ("row_squares", "row_moments", "gated_silu")
+KERNELS = ("row_squares", "row_moments", "row_rms_norm", "gated_silu")
 SOURCE = r"""
 /* A block of 64 threads has eight rows, a thread one segment of one of them */
 enum { BLOCK_ROWS = 8 };
@@ -11,8 +11,8 @@ struct Row {
   const unsigned short *x;
   int row, segment, begin, end; /* columns of the segment */
   bool vectors;
-  __device__ Row(const unsigned short *all, int k) {
-    row = blockIdx.x * BLOCK_ROWS + threadIdx.x / SEGMENTS;
+  __device__ Row(const unsigned short *all, int k, int which) {
+    row = which;
     segment = threadIdx.x % SEGMENTS;
     x = all + (size_t)row * k;
     begin = min(k, segment_unit(segment, (k + UNIT - 1) / UNIT) * UNIT);
@@ -22,12 +22,15 @@ struct Row {
   /* `then` of each column, one after another */
   template <typename Then>
   __device__ void each(Then &then) const {
-    for (int at = begin; at < end; at += 8) {
-      const int count = min(8, end - at);
-      const Eight values = eight(x + at, count, vectors && count == 8);
+    for (int at = begin; at < end; at += UNIT) {
+      const int count = min((int)UNIT, end - at);
+      Eight values[UNIT / 8]; /* a unit at once, since each read takes long */
       UNROLL
-      for (int i = 0; i < 8; i++)
-        if (i < count) then(from_half(values.at[i]));
+      for (int i = 0; i < UNIT / 8; i++)
+        values[i] = eight(x + at + i * 8, count - i * 8, vectors && count >= i * 8 + 8);
+      UNROLL
+      for (int i = 0; i < UNIT; i++)
+        if (i < count) then(values[i / 8].value(i % 8));
     }
   }
 };
@@ -48,17 +51,40 @@ struct Spread {
   }
 };
 
+/* 2.2 */
+static __device__ float tree_of(const float *s) {
+  return add(add(add(s[0], s[1]), add(s[2], s[3])), add(add(s[4], s[5]), add(s[6], s[7])));
+}
+
 /* y[rows] = segsum of squares of FP16 x[rows][k] */
 extern "C" __global__ void row_squares(const unsigned short *x, float *y, int rows, int k) {
   __shared__ float sums[BLOCK_ROWS][SEGMENTS];
-  const Row row(x, k);
+  const Row row(x, k, blockIdx.x * BLOCK_ROWS + threadIdx.x / SEGMENTS);
   Squares squares = {0.0f};
   if (row.row < rows) row.each(squares);
   sums[threadIdx.x / SEGMENTS][row.segment] = squares.sum;
   SYNC();
   if (row.segment || row.row >= rows) return;
-  const float *s = sums[threadIdx.x / SEGMENTS];
-  y[row.row] = add(add(add(s[0], s[1]), add(s[2], s[3])), add(add(s[4], s[5]), add(s[6], s[7])));
+  y[row.row] = tree_of(sums[threadIdx.x / SEGMENTS]);
+}
+
+/* FP16 y[rows][k] = (x*r)*gamma (3.5), r = above/sqrt(S/k + eps), a block of 128 threads a row.
+ * Without a gamma it is 1. */
+extern "C" __global__ void row_rms_norm(const unsigned short *x, const float *gamma, float eps,
+                                        float above, unsigned short *y, int k) {
+  __shared__ float sums[SEGMENTS];
+  const Row row(x, k, blockIdx.x);
+  if (threadIdx.x < SEGMENTS) {
+    Squares squares = {0.0f};
+    row.each(squares);
+    sums[row.segment] = squares.sum;
+  }
+  SYNC();
+  const float r = quotient(above, root(add(quotient(tree_of(sums), to_float(k)), eps)));
+  for (int at = threadIdx.x; at < k; at += 128) {
+    const float scaled = mul(from_half(row.x[at]), r);
+    y[(size_t)row.row * k + at] = to_half(gamma ? mul(scaled, gamma[at]) : scaled);
+  }
 }
 
 /* T, Q and the number of columns of segments (3.4) */
@@ -83,7 +109,7 @@ static __device__ Moments merged(const Moments &a, const Moments &b) {
 extern "C" __global__ void row_moments(const unsigned short *x, float *totals, float *squares,
                                        int rows, int k) {
   __shared__ Moments found[BLOCK_ROWS][SEGMENTS];
-  const Row row(x, k);
+  const Row row(x, k, blockIdx.x * BLOCK_ROWS + threadIdx.x / SEGMENTS);
   Moments *own = found[threadIdx.x / SEGMENTS];
   if (row.row < rows) {
     Total total = {0.0f};

@@ -3,8 +3,8 @@ host, which the tests run beside a shim of threads."""
 
 from __future__ import annotations
 
-from lora_sdk.prefill.exact.cuda import attention, common, groups, halves, integers, rows
+from lora_sdk.prefill.exact.cuda import attention, common, elements, groups, halves, integers, rows
 
-PARTS = (halves, integers, groups, rows, attention)
+PARTS = (halves, integers, groups, rows, attention, elements)
 KERNELS = tuple(name for part in PARTS for name in part.KERNELS)
 SOURCE = common.constants() + common.DEVICE + "".join(part.SOURCE for part in PARTS)
