@@ -12,9 +12,8 @@ from lora_host.errors import RequestError
 from lora_sdk import Engine, Result
 from lora_sdk.prefill.exact import nvrtc
 from lora_sdk.prefill.exact.cuda.source import KERNELS, SOURCE
-from lora_sdk.prefill.job import Job
 from tests.host_kernels import HostLauncher
-from tests.parity.test_exact_prefill import Source
+from tests.parity.test_exact_prefill import Source, compute, same
 from tests.quantized import SCHEMES
 from tests.variants import variant, write_checkpoint
 
@@ -156,16 +155,16 @@ def test_the_kernels_on_the_host_within_a_model(scheme: str, kernel: str, tmp_pa
 
     from lora_sdk.prefill.exact.computer import ExactComputer
     from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
+    from lora_sdk.prefill.exact.kernels import TorchKernels
 
     launcher = HostLauncher(tmp_path)
     model = Source(write_checkpoint(variant("llama_linear"), tmp_path / "model"), SCHEMES[scheme])
-    kernels = CudaKernels(launcher)
-    worker = ExactComputer(model.config, model, 384, torch.device("cpu"), kernels)
-    tokens = [(i * i * 7 + 3 * i) % 280 for i in range(40)]
-    job = Job(tokens, None, lambda: True)
-    worker.compute(job, lambda part: None)
-    assert job.logits is not None
-    assert job.logits.tobytes() == model.oracle().logits(tokens)[-1].tobytes()
+    tokens, found = [(i * i * 7 + 3 * i) % 280 for i in range(40)], []
+    for kernels in (CudaKernels(launcher), TorchKernels()):
+        worker = ExactComputer(model.config, model, 384, torch.device("cpu"), kernels)
+        found.append(compute(worker, tokens))
+    assert found[0].logits == model.oracle().logits(tokens)[-1].tobytes()
+    assert same(found[0].kv, found[1].kv)
     assert {kernel, f"{kernel}_32"} & set(launcher.launched)
 
 

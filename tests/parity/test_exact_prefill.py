@@ -335,3 +335,23 @@ def test_a_prompt_that_nobody_waits_for_ends_after_a_layer(tmp_path: Path) -> No
     assert len(asked) == 3 and job.logits is None
     on_gpu = prefill_option.opened()[0].type == "cuda"  # gives a part with the work of the next
     assert [np.asarray(part.kv.k).shape[2] for part in parts] == ([] if on_gpu else [256])
+
+
+@pytest.mark.parametrize("scheme", RECIPES)
+def test_groups_that_wait_for_the_next_are_all_given(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU's worker does, on any device."""
+    from lora_sdk.prefill.exact import handover
+
+    class Waiting(handover.Handover):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._behind = 1
+
+    checkpoint = Checkpoint.open(written("opt", scheme, tmp_path))
+    worker = computer(checkpoint.config, checkpoint)
+    plain = compute(worker, TOKENS[:600])
+    monkeypatch.setattr("lora_sdk.prefill.exact.computer.Handover", Waiting)
+    found = compute(worker, TOKENS[:600])
+    assert found.kv.positions == 600 and same(found.kv, plain.kv) and found.logits == plain.logits
