@@ -17,7 +17,7 @@ SHAPES = (
     (1, 32, 8, 32),
     (5, 70, 33, 32),
     (37, 288, 70, 96),
-    (65, 1024, 130, 128),
+    (65, 1408, 130, 128),
     (150, 736, 140, 32),
 )
 """Rows, K, columns and group (of K in whole groups) of the comparison."""
