@@ -75,6 +75,12 @@ def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> 
     return f"lora_f_{board_kind(devices, cluster_file)}"
 
 
+def check_one_source(devices: Sequence[str], cluster_file: str | Path | ClusterFile | None) -> None:
+    """RequestError if both name boards."""
+    if cluster_file is not None and devices:
+        raise RequestError("devices and a cluster file were both given; the file names the devices")
+
+
 def select(
     boards: int | None,
     devices: Sequence[str],
@@ -83,8 +89,7 @@ def select(
 ) -> Selection:
     """The boards that the options name. RequestError if the options contradict each other,
     OverlayError if a board is not of the overlay's kind."""
-    if cluster_file is not None and devices:
-        raise RequestError("devices and a cluster file were both given; the file names the devices")
+    check_one_source(devices, cluster_file)
     if cluster_file is not None:
         chosen = _from_file(cluster_file, boards)
     elif devices:

@@ -9,7 +9,7 @@ import pytest
 
 from lora_sdk import Engine, SamplingParams
 from tests.adapter_folders import Folder, write_adapter
-from tests.commands import lora_run, one_line_error
+from tests.commands import LORA, command, lora_run, one_line_error
 from tests.variants import variant, write_checkpoint
 
 NAME = "llama_narrow"
@@ -71,3 +71,13 @@ def test_an_adapter_may_be_why_values_overflow(root: Path) -> None:
     shared = ("--model", root / "model", "--boards", 2, "-n", 3, "-q", "-p", "once")
     found = lora_run(*shared, "--adapter", f"a={root / 'a'}:1e30")
     one_line_error(found, "wrote NaN or infinity", "lower the adapter's scale, use none")
+
+
+def test_a_plan_refuses_what_a_run_would(root: Path) -> None:
+    shared = ("--model", root / "model", "--boards", 2, "--adapter", f"a={root / 'a'}")
+    assert command(LORA, "plan", *shared).returncode == 0
+    for found in (
+        command(LORA, "plan", *shared, "--adapter-mode", "bd"),
+        lora_run("-p", "once", *shared, "--adapter-mode", "bd"),
+    ):
+        one_line_error(found, "adapter 'a' is not block-diagonal")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.errors import ModelError, RequestError
+from lora_host.errors import AdapterError, ModelError, RequestError
 from lora_sdk import Engine, SamplingParams
 from tests.variants import variant, write_checkpoint
 
@@ -70,6 +70,12 @@ def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
         ({"max_sequences": 65}, RequestError, "65 sequences"),
         ({"hidden_layers": [99]}, RequestError, "hidden"),
         ({"model": "/nowhere"}, ModelError, "does not exist"),
+        ({"model": "x" * 5000}, ModelError, "File name too long"),
+        (
+            {"devices": ["emu:u280"], "cluster_file": "boards.yaml"},
+            RequestError,
+            "devices and a cluster file were both given",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(
@@ -78,3 +84,20 @@ def test_bad_arguments_are_refused_in_one_line(
     with pytest.raises(error, match=message) as caught:
         Engine(**{"model": folder, **arguments}).close()  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_bad_calls_of_the_token_level_are_refused(engine: Engine) -> None:
+    sequence = engine.open_sequence()
+    for tokens, message in (("abc", "token 0 of the prompt is 'a'"), ([999], "expected 0..289")):
+        with pytest.raises(RequestError, match=message):
+            engine.prefill(sequence, tokens)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="row 0 is 1; expected a Row"):
+        engine.step([1])  # type: ignore[list-item]
+    engine.release(sequence)
+
+
+def test_bad_adapters_are_refused(folder: Path) -> None:
+    with Engine(folder, max_adapters=1) as engine:
+        for name, path, message in ((5, folder, "adapter name 5"), ("y", None, "path None")):
+            with pytest.raises(AdapterError, match=message):
+                engine.load_adapter(name, path)  # type: ignore[arg-type]

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from lora_host.errors import ModelError
+from lora_sdk.model import gguf_sources
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import load_config
 from tests.gguf_files import write_gguf
 from tests.variants import Variant, variant, write_checkpoint
 
@@ -79,3 +82,17 @@ def test_a_file_is_the_folder_it_was_converted_from(name: str, tmp_path: Path) -
         kind = "matrix" if kind == "vector" and len(folder.shape(tensor)) == 2 else kind
         found, wanted = getattr(file, kind)(tensor), getattr(folder, kind)(tensor)
         assert found.tobytes() == wanted.tobytes(), tensor
+
+
+def test_more_outputs_than_any_tensor_has_are_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is made that is as long: 9 million heads would take all memory."""
+
+    def many(writer: Any) -> None:
+        writer.kv_data[0]["llama.attention.head_count"].value = 9 << 20
+
+    monkeypatch.setattr(gguf_sources, "_file_order", None)
+    file = write_gguf(variant("llama"), tmp_path / "heads.gguf", more=many)
+    with pytest.raises(ModelError, match=r"heads.gguf: layer\.0\.q.* has \d{8,} outputs by"):
+        load_config(file)

@@ -129,6 +129,12 @@ def test_the_overlay_follows_the_formats(scheme: str, name: str) -> None:
         make_plan(config, overlay(), board(), 2)
 
 
+def test_fp16_too_needs_an_overlay_that_computes_it() -> None:
+    integers = replace(overlay(), weights=("int8",))
+    with pytest.raises(PlacementError, match="is fp16, which overlay lora_f_u280 does not compute"):
+        make_plan(LLAMA, integers, board(), 2)
+
+
 def test_fp16_and_w4a16_run_on_lora_f() -> None:
     assert choose_overlay(LLAMA, "v80") == "lora_f_v80"
     config = quantized(LLAMA_WIDE, "w4a16")

@@ -40,6 +40,25 @@ class AdapterInfo:
     note: str
 
 
+def sharding_note(plan: Plan, name: str, weights: AdapterWeights) -> str:
+    """A remark on an adapter's sharding, "" for none. AdapterError if mode "bd" cannot shard it."""
+    boards, mode = plan.stage_boards, plan.adapters.mode
+    if mode not in ("auto", "bd") or boards == 1:
+        return ""
+    if weights.blocks == 1:
+        note = "is not block-diagonal: A is replicated"
+    elif weights.blocks % boards:
+        note = (
+            f"nblocks {weights.blocks} is not a multiple of {boards} boards: boards hold every "
+            "block that overlaps their columns"
+        )
+    else:
+        return ""
+    if mode == "bd":
+        raise AdapterError(f"adapter {name!r} {note}; expected a sharded one in mode 'bd'")
+    return note
+
+
 @dataclass
 class _Loaded:
     path: Path
@@ -82,10 +101,12 @@ class AdapterSlots:
                 "the engine was opened without adapter slots; open it with max_adapters of at "
                 "least 1"
             )
-        if not name or not name.isprintable():
+        if not isinstance(name, str) or not name or not name.isprintable():
             raise AdapterError(f"adapter name {name!r}: expected printable text")
         if name in self._loaded:
             raise AdapterError(f"adapter {name!r} is loaded already; unload it first")
+        if not isinstance(path, str | Path):
+            raise AdapterError(f"adapter {name!r}: path {path!r}, expected the path of a folder")
         return self.add(name, load_adapter_weights(path, self._plan.config, scale))
 
     def add(self, name: str, weights: AdapterWeights) -> AdapterInfo:
@@ -96,7 +117,7 @@ class AdapterSlots:
                 f"adapter {name!r}: rank {weights.rank}, the slots take at most "
                 f"{self._plan.adapters.max_rank}; open the engine with a larger max_adapter_rank"
             )
-        note = self._sharding(name, weights)
+        note = sharding_note(self._plan, name, weights)
         images = [slot_image(weights, self._plan, board, name) for board in self._plan.boards]
         self._loaded[name] = _Loaded(
             weights.path,
@@ -108,24 +129,6 @@ class AdapterSlots:
             content_digest(weights),
         )
         return self.info(name)
-
-    def _sharding(self, name: str, weights: AdapterWeights) -> str:
-        """A remark on its sharding, "" for none. AdapterError if mode "bd" cannot shard it."""
-        boards, mode = self._plan.stage_boards, self._plan.adapters.mode
-        if mode not in ("auto", "bd") or boards == 1:
-            return ""
-        if weights.blocks == 1:
-            note = "is not block-diagonal: A is replicated"
-        elif weights.blocks % boards:
-            note = (
-                f"nblocks {weights.blocks} is not a multiple of {boards} boards: boards hold every "
-                "block that overlaps their columns"
-            )
-        else:
-            return ""
-        if mode == "bd":
-            raise AdapterError(f"adapter {name!r} {note}; expected a sharded one in mode 'bd'")
-        return note
 
     def unload(self, name: str) -> None:
         """Remove an adapter. AdapterError while sequences use it."""

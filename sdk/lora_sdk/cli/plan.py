@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from lora_host.errors import PlacementError, RequestError
+from lora_sdk.adapters.slots import sharding_note
+from lora_sdk.adapters.weights import load_adapter_weights
 from lora_sdk.cli.adapters import adapter_flags, take_adapters
 from lora_sdk.cli.flags import flags
 from lora_sdk.core.opening import plan_model
@@ -66,9 +68,9 @@ def plan(
 ) -> None:
     """Print the placement of a model in the boards' banks, and whether it fits.
 
-    Only config.json and the headers of the weight files are read; a folder without weights, or the
-    name of a shape as of lora synth, is planned as it is. The exit code is 1 if the model does not
-    fit."""
+    Only config.json, the headers of the weight files and adapters are read; a folder without
+    weights, or the name of a shape as of lora synth, is planned as it is. The exit code is 1 if the
+    model does not fit."""
     load = _beam_load(beams, batch, prompt, response)
     name = options["model"]
     adapters, more = take_adapters(options)
@@ -87,6 +89,8 @@ def plan(
         click.echo(json.dumps(values, indent=2))
         raise SystemExit(1) from None
     config, made, cluster = planned.config, planned.plan, planned.cluster_file
+    for one in adapters:  # AdapterError: it is not this model's, or its mode cannot shard it
+        sharding_note(made, one.name, load_adapter_weights(one.path, config, one.scale))
     found = report(made)
     found["modelled"] = token_times(config, made)
     found["model"] = str(requested.folder if shape is None else name)

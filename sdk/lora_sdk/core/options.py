@@ -252,10 +252,15 @@ class EngineOptions:
 
             return demo_model_path()
         folder = Path(self.model)
-        if not folder.exists() and is_hub_name(str(self.model)):
+        try:
+            exists = folder.exists()
+        except OSError as error:  # such as a name that is too long
+            found = f"{folder!s:.100}: {error.strerror}"
+            raise ModelError(f"model folder {found}; expected a path", usage=True) from None
+        if not exists and is_hub_name(str(self.model)):
             return find_snapshot(str(self.model))
         if not folder.is_dir() and not is_gguf(folder):
-            found = "is another file" if folder.exists() else "does not exist"
+            found = "is another file" if exists else "does not exist"
             raise ModelError(
                 f"model folder {folder} {found}; expected a Hugging Face model folder or a GGUF "
                 "file",
@@ -294,13 +299,14 @@ class EngineOptions:
 
     def _check_boards(self) -> None:
         """Check the model's folder and the number and URIs of the boards."""
+        from lora_host.device_uri import check_cards
+        from lora_host.selection import check_one_source, stands_for_many
+
+        check_one_source(self.devices, self.cluster_file)
         self.folder, self.board_kind  # noqa: B018 - cached properties; they raise what is wrong
         count = self.board_count
         check_board_count(count)
         check_stages(count, self.stages)
-        from lora_host.device_uri import check_cards
-        from lora_host.selection import stands_for_many
-
         if self.devices and len(self.devices) != count and not stands_for_many(self.devices):
             asked, named = counted(count, "board"), counted(len(self.devices), "device")
             raise RequestError(f"{asked} requested, {named} named")

@@ -66,6 +66,8 @@ def check_rows(cache: KvCache, rows: Sequence[Row], row_limit: int, vocabulary: 
     positions: dict[tuple[int, int], int] = {}
     used: set[int] = set()
     for index, row in enumerate(rows):
+        if not isinstance(row, Row):
+            raise RequestError(f"row {index} is {row!r:.100}; expected a Row, as rows() returns")
         known = cache.uncommitted(row.sequence)
         key = (row.sequence, row.parent)
         if row.parent == -1:

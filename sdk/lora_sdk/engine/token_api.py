@@ -17,6 +17,7 @@ from lora_sdk.core.verify import Tree, verify
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.submission import RequestMaker
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.text.tokenizer import check_token_ids
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
@@ -137,6 +138,7 @@ class TokenApi:
     def prefill(self, sequence: int, tokens: Sequence[int]) -> Logits:
         """Run and commit tokens in as few steps as possible. Logits FP32 [V] of the last token."""
         limit = self._plan.row_limit
+        tokens = check_token_ids(tokens, self._plan.config.vocabulary)
         if not tokens:
             raise RequestError("no tokens to prefill; expected at least one")
         for start in range(0, len(tokens), limit):

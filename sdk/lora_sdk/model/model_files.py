@@ -182,7 +182,20 @@ class GgufModel:
 
     def sources(self, family: Family, config: ModelConfig) -> dict[str, Source]:
         """The family's, where the converter has put them."""
-        return gguf_sources(self._row, config, family.sources(config))
+        own = family.sources(config)
+        self._check_counts(own)
+        return gguf_sources(self._row, config, own)
+
+    def _check_counts(self, own: Mapping[str, Source]) -> None:
+        """Before anything as long as these is made: ModelError for more outputs than any tensor."""
+        shapes = [tensor.shape for tensor in self._file.tensors.values() if tensor.shape]
+        largest = max(map(max, shapes), default=0)
+        for name, source in own.items():
+            if source.count > largest:
+                raise ModelError(
+                    f"{self.path}: {name} has {source.count} outputs by its metadata, the longest "
+                    f"side of a tensor is {largest}; expected metadata of these tensors"
+                )
 
     def quantization(
         self, fields: Fields, family: Family, config: ModelConfig

@@ -53,8 +53,6 @@ def choose_overlay(config: ModelConfig, board: str) -> str:
 
 def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
     """The first part of the model that the overlay does not compute, for a message."""
-    if config.quantization is None:
-        return None
     for matmul in describe(config).matmuls:
         chosen = matmul_format(config, matmul)
         if chosen.weights.overlay_weights not in overlay.weights:
