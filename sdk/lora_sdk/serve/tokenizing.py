@@ -49,12 +49,14 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
     except LoraError as error:
         field = "messages" if body.prompt is None else "prompt"
         raise from_engine(error, field) from None
-    names = TokenNames(engine.tokenizer)
+    names, strings = TokenNames(engine.tokenizer), None
+    if body.return_token_strs:
+        strings = await asyncio.to_thread(lambda: [names.name(token) for token in tokens])
     return {
         "count": len(tokens),
         "max_model_len": engine.context,
         "tokens": tokens,
-        "token_strs": [names.name(token) for token in tokens] if body.return_token_strs else None,
+        "token_strs": strings,
     }
 
 

@@ -18,6 +18,7 @@ _UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
 # U+0100 on.
 _BYTE_LEVEL = {chr(byte): byte for byte in range(0x100) if byte not in _UNPRINTABLE}
 _BYTE_LEVEL |= {chr(0x100 + index): byte for index, byte in enumerate(_UNPRINTABLE)}
+_LONG = 1 << 12  # characters, a few milliseconds
 PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
 
 
@@ -60,7 +61,7 @@ class Tokenizer:
                 "byte that is not UTF-8; expected UTF-8"
             ) from None
         try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+            ids = self._encoded(text, special)
         except BaseException as error:
             raise self._broken("encode", error) from None
         if ids and max(ids) >= self._vocabulary:
@@ -68,6 +69,15 @@ class Tokenizer:
                 f"tokenizer.json gives id {max(ids)}, the model has {self._vocabulary} tokens; "
                 "expected the model's own tokenizer"
             )
+        return ids
+
+    def _encoded(self, text: str, special: bool) -> list[int]:
+        """The package's ids. Batches alone let other threads run meanwhile."""
+        if len(text) <= _LONG:
+            encoding = self._backend.encode(text, add_special_tokens=special)
+        else:
+            (encoding,) = self._backend.encode_batch([text], add_special_tokens=special)
+        ids: list[int] = encoding.ids
         return ids
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
