@@ -141,6 +141,38 @@ def test_echo_with_logprobs_is_streamed_as_answered(server: Served, limit: int) 
         assert shown[choice.index][-1].finish_reason == choice.finish_reason
 
 
+@pytest.mark.parametrize("ids", [False, True])
+def test_offsets_index_the_text(server: Served, ids: bool) -> None:
+    """Of echoed prompts: texts with and without special tokens, and the same as tokens."""
+    fields: dict[str, Any] = {"max_tokens": 4, "logprobs": 1, "echo": True, "temperature": 0}
+    fields |= {"return_tokens_as_token_ids": ids}
+    tokenizer = server.engine.tokenizer
+    end = "<|endoftext|>"
+    for prompt in (PROMPT, "a🎉bc", f"a{end}b", f"{end}é", ""):
+        for sent in (prompt, tokenizer.encode(prompt)):
+            (choice,) = server.post("/v1/completions", {"prompt": sent, **fields}).body["choices"]
+            text, shown = choice["text"], choice["logprobs"]
+            tokens = [*tokenizer.encode(prompt), *(shown["tokens"][-4:])]
+            assert len(tokens) == len(shown["text_offset"])
+            assert shown["text_offset"] == sorted(shown["text_offset"])
+            for token, offset in zip(tokens[:-4], shown["text_offset"], strict=False):
+                part = tokenizer.decode([token])
+                assert text[offset:].startswith(part) or "\ufffd" in part, (prompt, token, offset)
+            base = len(prompt if isinstance(sent, str) else tokenizer.decode(sent))
+            assert shown["text_offset"][-4] == base
+
+
+def test_offsets_within_and_behind_a_character(server: Served) -> None:
+    body = {"prompt": "a🎉bc", "max_tokens": 0, "logprobs": 0, "echo": True}
+    (choice,) = server.post("/v1/completions", body).body["choices"]
+    shown = choice["logprobs"]
+    assert shown["tokens"][0] == "<|endoftext|>" and shown["tokens"][-2:] == ["b", "c"]
+    assert shown["text_offset"] == [0, 0, 1, 1, 1, 1, 2, 3] and choice["text"] == "a🎉bc"
+    bare = {**body, "prompt": "<|endoftext|>c", "add_special_tokens": False}
+    (choice,) = server.post("/v1/completions", bare).body["choices"]
+    assert choice["logprobs"]["text_offset"] == [0, 13]
+
+
 def test_extras_of_vllm(server: Served) -> None:
     extra = {
         "top_k": 3, "min_p": 0.05, "ignore_eos": True, "repetition_penalty": 1.2,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import ModelError
-from lora_sdk.text.streaming import Detokenizer, StopMatcher, TextStream
+from lora_sdk.text.streaming import Detokenizer, StopMatcher, TextPlaces, TextStream
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.variant_tokenizer import make_tokenizer
 
@@ -48,6 +48,33 @@ def byte_tokens(data: bytes) -> list[int]:
 
 def pieces_of(detokenizer: Detokenizer, ids: Sequence[int]) -> list[str]:
     return [detokenizer.push(token) for token in ids] + [detokenizer.finish()]
+
+
+def places_of(
+    tokenizer: Tokenizer, ids: Sequence[int], prompt: Sequence[int] = (), skip: bool = True
+) -> list[int]:
+    places = TextPlaces(Detokenizer(tokenizer, prompt, skip))
+    return [places.push(token) for token in ids]
+
+
+def test_places_are_characters_of_the_text(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("a🎉bc", special=False)
+    assert places_of(tokenizer, ids) == [0, 1, 1, 1, 1, 2, 3][: len(ids)]
+    party = tokenizer.encode("🎉", special=False)
+    a, eos = tokenizer.encode("a", special=False), [1]
+    assert places_of(tokenizer, [*eos, *a, *eos, *a]) == [0, 0, 1, 1]
+    assert places_of(tokenizer, [*eos, *a], skip=False) == [0, len("</s>")]
+    # U+FFFD each: a first byte twice, three of four bytes
+    assert places_of(tokenizer, [party[0], party[0], *party, *a]) == [0, 1, 2, 2, 2, 2, 3]
+    assert places_of(tokenizer, [*party[:3], *a, *a]) == [0, 0, 0, 1, 2]
+    # the prompt ends within a character, which the new text has
+    assert places_of(tokenizer, [*party[2:], *a], [*a, *party[:2]]) == [0, 0, 1]
+
+
+def test_places_with_bytes_among_words(byte_fallback: Tokenizer) -> None:
+    ids = [1, 2, *byte_tokens("🎉".encode()), 2, 3]  # "hi you🎉 youo"
+    assert byte_fallback.decode(ids) == "hi you🎉 youo"
+    assert places_of(byte_fallback, ids) == [0, 2, 6, 6, 6, 6, 7, 11]
 
 
 def test_incomplete_characters_are_held_back(tokenizer: Tokenizer) -> None:

@@ -16,10 +16,11 @@ from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
-from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames
+from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames, echo_offsets
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
-from lora_sdk.text.tokenizer import check_token_ids
+from lora_sdk.text.streaming import Detokenizer, TextPlaces
+from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
@@ -50,15 +51,24 @@ class CompletionBody(SamplingFields):
 
 
 @dataclass(frozen=True)
+class _Echo:
+    """What echo shows of a prompt. `offsets`: of its tokens in the text, with `logprobs`."""
+
+    text: str = ""
+    offsets: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class _Prepared:
-    """A checked request. `texts`: what echo shows of each prompt. With `scored` the one new token
-    that the engine cannot do without is left out."""
+    """A checked request. `echoes`: of each prompt. With `scored` the one new token that the engine
+    cannot do without is left out."""
 
     body: CompletionBody
     heading: Heading
     jobs: list[Job]
-    texts: list[str]
+    echoes: list[_Echo]
     names: TokenNames
+    tokenizer: Tokenizer
 
     @property
     def scored(self) -> bool:
@@ -67,6 +77,13 @@ class _Prepared:
     def finish(self, reason: str | None) -> str | None:
         """The reason that a choice shows."""
         return "length" if reason and self.scored else finish_reason(reason)
+
+    def logprobs(self, job: int) -> CompletionLogprobs:
+        """Of one choice of a prompt."""
+        prompt, skip_special = self.jobs[job].tokens, self.body.skip_special_tokens
+        detokenizer = Detokenizer(self.tokenizer, prompt, skip_special)
+        places = TextPlaces(detokenizer, len(self.echoes[job].text))
+        return CompletionLogprobs(self.names, places)
 
     @property
     def usage(self) -> Usage:
@@ -132,23 +149,37 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
             return engine.tokenizer.encode(prompt, special=body.add_special_tokens)
         return check_token_ids(prompt, engine.config.vocabulary)
 
-    def texts(prompt: str | list[int]) -> str:
-        return prompt if isinstance(prompt, str) else engine.tokenizer.decode(prompt)
-
     try:
         encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
-        shown = await asyncio.to_thread(lambda: [texts(p) for p in prompts]) if body.echo else []
     except LoraError as error:
         raise from_engine(error, "prompt") from None
     for one in encoded:
         service.check_length(len(one), body.wanted)
+    echoes = await asyncio.to_thread(
+        lambda: [_echo(engine.tokenizer, body, *one) for one in zip(prompts, encoded, strict=True)]
+    )
     return _Prepared(
         body,
         Heading("cmpl", "text_completion", body.model or service.settings.name),
         [Job(one, params) for one in encoded],
-        shown,
+        echoes,
         TokenNames(engine.tokenizer, body.return_tokens_as_token_ids),
+        engine.tokenizer,
     )
+
+
+def _echo(
+    tokenizer: Tokenizer, body: CompletionBody, prompt: str | list[int], tokens: list[int]
+) -> _Echo:
+    if not body.echo:
+        return _Echo()
+    if isinstance(prompt, str):
+        text = prompt
+        added = tokenizer.begins_with if body.add_special_tokens else ()
+    else:
+        text, added = tokenizer.decode(prompt), None
+    offsets = [] if body.logprobs is None else echo_offsets(tokenizer, tokens, text, added)
+    return _Echo(text, offsets)
 
 
 def _max_tokens(body: CompletionBody) -> int:
@@ -161,7 +192,7 @@ def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> di
     body = prepared.body
     text = "" if prepared.scored else output.text
     if body.echo:
-        text = prepared.texts[job] + text
+        text = prepared.echoes[job].text + text
     choice: dict[str, Any] = {
         "index": job * body.n + output.index,
         "text": text,
@@ -175,7 +206,8 @@ def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> di
         if body.echo:
             tokens = [*result.prompt_token_ids, *tokens]
             entries = [*(result.prompt_logprobs or ()), *entries]
-        choice["logprobs"] = CompletionLogprobs(prepared.names).part(tokens, entries)
+        offsets = prepared.echoes[job].offsets
+        choice["logprobs"] = prepared.logprobs(job).part(tokens, entries, offsets)
     if body.prompt_logprobs is not None:
         choice["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
     return choice
@@ -198,19 +230,21 @@ class _Choices:
         text = "" if prepared.scored else delta.text
         tokens: list[int] = []
         entries: list[PositionLogprobs | None] = []
+        offsets: Sequence[int] = ()
         if number not in self._parts:
-            self._parts[number] = CompletionLogprobs(prepared.names)
+            self._parts[number] = prepared.logprobs(job)
             if body.echo:
-                text = prepared.texts[job] + text
+                text = prepared.echoes[job].text + text
                 entries += self._prompts.get(job, ())
                 tokens += prepared.jobs[job].tokens[: len(entries)]
+                offsets = prepared.echoes[job].offsets[: len(entries)]
         if delta.logprobs is not None and delta.token_id is not None and not prepared.scored:
             tokens.append(delta.token_id)
             entries.append(delta.logprobs)
         return {
             "index": number,
             "text": text,
-            "logprobs": self._parts[number].part(tokens, entries) if tokens else None,
+            "logprobs": self._parts[number].part(tokens, entries, offsets) if tokens else None,
             "finish_reason": prepared.finish(delta.finish_reason),
             "stop_reason": None if prepared.scored else delta.stop_reason,
         }

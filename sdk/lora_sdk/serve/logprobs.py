@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lora_sdk.sampling.logprobs import PositionLogprobs, TokenLogprob
+from lora_sdk.text.streaming import Detokenizer, TextPlaces
 from lora_sdk.text.tokenizer import Tokenizer
 
 
@@ -59,29 +60,42 @@ class TokenNames:
         return {"token": self.name(one.token), "logprob": one.logprob, "bytes": list(data)}
 
 
-class CompletionLogprobs:
-    """`logprobs` of a text completion, in parts as they come: offsets go on from part to part."""
+def echo_offsets(
+    tokenizer: Tokenizer, tokens: Sequence[int], text: str, added: Sequence[int] | None
+) -> list[int]:
+    """Where the tokens of a prompt begin in the `text` that echo shows. `added`: the special tokens
+    that are not in a prompt given as text, which shows all others; None where the prompt was given
+    as tokens, whose text shows none."""
+    skipped = len(added or ())
+    places = TextPlaces(Detokenizer(tokenizer, skip_special=added is None))
+    offsets = [0] * skipped + [places.push(token) for token in tokens[skipped:]]
+    return [min(offset, len(text)) for offset in offsets]
 
-    def __init__(self, names: TokenNames) -> None:
+
+class CompletionLogprobs:
+    """`logprobs` of a text completion, in parts as they come: offsets go on from part to part.
+    `places`: of the new tokens."""
+
+    def __init__(self, names: TokenNames, places: TextPlaces) -> None:
         self._names = names
-        self._offset = 0
+        self._places = places
 
     def part(
-        self, tokens: Sequence[int], entries: Sequence[PositionLogprobs | None]
+        self,
+        tokens: Sequence[int],
+        entries: Sequence[PositionLogprobs | None],
+        offsets: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Those of the next tokens; an entry is None for the first token of a prompt."""
-        names = [self._names.name(token) for token in tokens]
-        offsets = []
-        for name in names:
-            offsets.append(self._offset)
-            self._offset += len(name)
+        """Those of the next tokens; an entry is None for the first token of a prompt. `offsets`: of
+        an echoed prompt's tokens, which come first."""
+        new = [self._places.push(token) for token in tokens[len(offsets) :]]
         return {
-            "tokens": names,
+            "tokens": [self._names.name(token) for token in tokens],
             "token_logprobs": [
                 None if entry is None else entry.chosen.logprob for entry in entries
             ],
             "top_logprobs": [None if entry is None else self._top(entry) for entry in entries],
-            "text_offset": offsets,
+            "text_offset": [*offsets, *new],
         }
 
     def _top(self, entry: PositionLogprobs) -> dict[str, float]:

@@ -25,7 +25,9 @@ class Detokenizer:
         # If the prompt ends in the middle of a character, its bytes are emitted with the token
         # that completes the character.
         text = self._decode()
-        self._shown = len(text) - self._held(text)
+        self.waiting = self._held(text)
+        """The number of characters at the end that are not whole yet."""
+        self._shown = len(text) - self.waiting
         self._clean = len(self._window)
         self._whole = tokenizer.joins_bytes and self._shown == len(text)
 
@@ -40,7 +42,7 @@ class Detokenizer:
         text = self._decode()
         ready = max(self._shown, len(text) - self._held(text))
         delta = text[self._shown : ready]
-        self._shown = ready
+        self._shown, self.waiting = ready, len(text) - ready
         if ready == len(text) and delta:
             self._move_window()
         return delta
@@ -51,7 +53,7 @@ class Detokenizer:
             return ""
         text = self._decode()
         delta = text[self._shown :]
-        self._shown = len(text)
+        self._shown, self.waiting = len(text), 0
         return delta
 
     def _move_window(self) -> None:
@@ -76,6 +78,24 @@ class Detokenizer:
         # Byte-level decoders emit one U+FFFD for an incomplete character. Byte-fallback decoders
         # emit one per byte, at most three.
         return min(trailing, 3 if self._tokenizer.byte_fallback else 1)
+
+
+class TextPlaces:
+    """Where the texts of tokens begin in the text that a Detokenizer makes of them."""
+
+    def __init__(self, detokenizer: Detokenizer, start: int = 0) -> None:
+        """`start`: characters of the text before."""
+        self._detokenizer = detokenizer
+        self._end = start
+
+    def push(self, token: int) -> int:
+        """The place of the next token, in characters. Where it goes on with a character, that
+        character's; where it has no text, the end of the text so far."""
+        waiting, place = self._detokenizer.waiting, self._end
+        delta = self._detokenizer.push(token)
+        self._end += len(delta)
+        broken = len(delta) - len(delta.lstrip(_UNKNOWN))  # characters that it does not go on with
+        return place + min(waiting, broken)
 
 
 class StopMatcher:
