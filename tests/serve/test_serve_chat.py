@@ -87,12 +87,15 @@ def test_logprobs(server: Served) -> None:
         ("chat_template", {"chat_template": "{{ 1 }}"}),
         ("best_of", {"best_of": 2}),
         ("max_tokens", {"max_tokens": 0}),
+        ("max_completion_tokens", {"max_completion_tokens": 0}),
     ],
 )
 def test_a_bad_field_is_named(server: Served, field: str, body: dict[str, Any]) -> None:
     with pytest.raises(BadRequestError) as caught:
         server.client().chat.completions.create(model="demo", messages=MESSAGES, extra_body=body)
     assert caught.value.param == field
+    if field.startswith("max_"):
+        assert f" {field} is 0" in caught.value.message
 
 
 def test_tokenize_renders_messages(server: Served) -> None:

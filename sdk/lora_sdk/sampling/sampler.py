@@ -35,12 +35,12 @@ class Sampler:
     bad_words: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for token in [*self.params.logit_bias, *self.params.stop_token_ids]:
-            if token >= self.vocabulary:
-                raise RequestError(
-                    f"token id {token} of the sampling parameters is outside the vocabulary of "
-                    f"{self.vocabulary}"
-                )
+        for name in ("logit_bias", "stop_token_ids"):
+            for token in getattr(self.params, name):
+                if token >= self.vocabulary:
+                    raise RequestError(
+                        f"{name}: token id {token} is outside the vocabulary of {self.vocabulary}"
+                    )
 
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]

@@ -12,10 +12,11 @@ from pydantic import Field
 
 from lora_host.errors import LoraError, ModelError
 from lora_sdk.core.results import Delta, Output
+from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
 from lora_sdk.serve.backend import ServedEngine
 from lora_sdk.serve.body import Fields
-from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.errors import ApiError, from_engine, renamed
 from lora_sdk.serve.generation import Job, run_all, stream_all
 from lora_sdk.serve.grammar_fields import schema_grammar
 from lora_sdk.serve.logprobs import TokenNames
@@ -84,6 +85,14 @@ class ChatBody(SamplingFields):
             return "tools", schema_grammar(forced)
         except ValueError as error:
             raise ApiError(400, f"tools: {error!s:.300}", param="tools") from None
+
+    def params(self, **more: Any) -> SamplingParams:
+        try:
+            return super().params(**more)
+        except ApiError as error:
+            if self.max_completion_tokens is None:
+                raise
+            raise renamed(error, {"max_tokens": "max_completion_tokens"}) from None
 
     def check(self) -> None:
         super().check()

@@ -17,8 +17,8 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
-from lora_host.errors import RequestError, one_line
-from lora_sdk.serve.errors import ApiError
+from lora_host.errors import one_line
+from lora_sdk.serve.errors import ApiError, GrammarError
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -36,6 +36,7 @@ LIMITS = LLParserLimits(
 # A chain of rules is compiled by recursion; 1000 of them overflow a stack of the usual 8 MiB.
 _STACK = 256 << 20
 _CACHED = 32
+_NO_TOKEN = "NoExtensionBias"  # llguidance's name for a mask without a token
 _FAR = 16  # tokens; beyond what speculation takes back
 
 
@@ -64,10 +65,10 @@ class Compiler:
             if matcher is None:
                 matcher = await asyncio.wrap_future(_in_deep_thread(self._compile, grammar))
             if matcher.is_error():
-                message = one_line(matcher.get_error())
-                raise ApiError(400, f"{field}: {message:.300}", param=field)
+                why = _why(matcher, "it allows no text")
+                raise ApiError(400, f"{field}: {why:.300}", param=field)
             self._keep(grammar, matcher)
-        return Constraint(matcher, sequences, grammar)
+        return Constraint(matcher, sequences, grammar, field)
 
     def compiled(self, grammar: str, sequences: int) -> Constraint:
         """The same without an event loop, of a grammar that was taken before. Of one thread."""
@@ -90,24 +91,30 @@ class Compiler:
                 raise ApiError(400, "the model has no end-of-text token, which grammars need")
             text = self._engine.tokenizer.definition().decode("utf-8")
             self._tokenizer = LLTokenizer(text, config.vocabulary, list(config.eos))
-        return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+        if not matcher.is_error():
+            matcher.compute_logit_bias()  # an error where no token may be the first one
+        return matcher
 
 
 class Constraint:
     """The tokens that a grammar allows next, for the sequences of one request.
 
     A matcher follows one sequence; tokens that speculation tried and dropped are rolled back.
-    `grammar`: what it was compiled of.
+    `grammar`: what it was compiled of. `field`: of the request, for errors.
     """
 
-    def __init__(self, compiled: LLMatcher, sequences: int, grammar: str) -> None:
+    def __init__(
+        self, compiled: LLMatcher, sequences: int, grammar: str, field: str | None = None
+    ) -> None:
         self.grammar = grammar
+        self._field = field
         self._compiled = compiled
         self._sequences = sequences
         self._followers: list[tuple[LLMatcher, list[int]]] = []
 
     def __call__(self, emitted: Sequence[int]) -> NDArray[np.bool_]:
-        """Mask [vocabulary]. RequestError where the grammar is too costly."""
+        """Mask [vocabulary]. GrammarError where it is too costly, or allows no token."""
         matcher, seen = self._follower(emitted)
         common = _common(seen, emitted)
         if common < len(seen):
@@ -116,7 +123,9 @@ class Constraint:
         seen[common:] = emitted[common:]
         mask: NDArray[np.bool_] = np.frombuffer(matcher.compute_logit_bias(), np.uint8) != 0
         if matcher.is_error():
-            raise RequestError(f"the grammar cannot be kept: {one_line(matcher.get_error()):.200}")
+            why = _why(matcher, "no text that it allows begins so")
+            message = f"the grammar cannot be kept: {why:.200}"
+            raise GrammarError(message, field=self._field)
         return mask
 
     def _follower(self, emitted: Sequence[int]) -> tuple[LLMatcher, list[int]]:
@@ -131,6 +140,12 @@ class Constraint:
             return best
         self._followers.append((self._compiled.deep_copy(), []))
         return self._followers[-1]
+
+
+def _why(matcher: LLMatcher, stuck: str) -> str:
+    """A matcher's error, `stuck` where it allows no token."""
+    error = one_line(matcher.get_error())
+    return stuck if _NO_TOKEN in error else error
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

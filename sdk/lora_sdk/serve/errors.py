@@ -62,6 +62,29 @@ class ApiError(Exception):
         return headers
 
 
+def renamed(error: ApiError, names: Mapping[str, str]) -> ApiError:
+    """The same error with the name that a field has in this request, in `param` and at the
+    beginning of the message. `names`: by the names that the error may have."""
+    old = error.param or ""
+    if old not in names:
+        return error
+    new, message = names[old], str(error)
+    found = _PARAMETER.match(message)
+    if found is not None and found.group(1) == old:
+        message = new + message[found.end() :]
+    return ApiError(
+        error.status, message, param=new, code=error.code, retry_after=error.retry_after
+    )
+
+
+class GrammarError(RequestError):
+    """A text cannot keep to its grammar. `field`: of the request that has it, if known."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class ClientGone(Exception):
     """The client has dropped its connection; nobody reads an answer."""
 
@@ -77,8 +100,9 @@ def from_engine(error: LoraError, field: str | None = None) -> ApiError:
     if isinstance(error, RequestError):
         found = _PARAMETER.match(str(error))
         name = found.group(1) if found is not None else ""
+        field = error.field if isinstance(error, GrammarError) else field
         named = name in options_of(BeamSearchParams)
-        return ApiError(400, str(error), param=_NAMED.get(name, name) if named else field)
+        return renamed(ApiError(400, str(error), param=name if named else field), _NAMED)
     if isinstance(error, AdapterError):  # unloaded since the request came
         return ApiError(404, "the adapter is not loaded", param="model", code="model_not_found")
     if isinstance(error, ModelError):

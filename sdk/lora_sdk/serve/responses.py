@@ -13,8 +13,11 @@ from lora_sdk.serve.body import Fields, StreamedFields, parse
 from lora_sdk.serve.chat import ChatBody
 from lora_sdk.serve.chat import answer as chat_answer
 from lora_sdk.serve.chat import stream as chat_stream
-from lora_sdk.serve.errors import ApiError
+from lora_sdk.serve.errors import ApiError, renamed
 from lora_sdk.serve.service import Caller, Service
+
+_NAMES = {"messages": "input", "prompt": "input", "max_tokens": "max_output_tokens"}
+"""The chat's fields as this path has them."""
 
 
 class InputPart(Fields):
@@ -83,16 +86,7 @@ class ResponseBody(StreamedFields):
         try:
             return parse(ChatBody, given)
         except ApiError as error:
-            raise _named(error) from None
-
-
-def _named(error: ApiError) -> ApiError:
-    """The chat's error with the names that this path's fields have."""
-    names = {"messages": "input", "prompt": "input", "max_tokens": "max_output_tokens"}
-    param = names.get(error.param or "", error.param)
-    return ApiError(
-        error.status, str(error), param=param, code=error.code, retry_after=error.retry_after
-    )
+            raise renamed(error, _NAMES) from None
 
 
 async def answer(service: Service, caller: Caller, body: ResponseBody) -> dict[str, Any]:
@@ -100,7 +94,7 @@ async def answer(service: Service, caller: Caller, body: ResponseBody) -> dict[s
     try:
         got = await chat_answer(service, caller, body.as_chat())
     except ApiError as error:
-        raise _named(error) from None
+        raise renamed(error, _NAMES) from None
     (choice,) = got["choices"]
     made = _Response(service, body)
     return made.whole(choice["message"]["content"], choice["finish_reason"], got["usage"])
@@ -129,7 +123,7 @@ async def stream(
                         shown = {"delta": delta, "logprobs": []}
                         yield made.event("output_text.delta", **made.where, **shown)
     except ApiError as error:
-        raise _named(error) from None
+        raise renamed(error, _NAMES) from None
     for event in made.end(text, reason, usage):
         yield event
 
