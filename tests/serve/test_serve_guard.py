@@ -50,6 +50,37 @@ def test_bodies_are_bounded(locked: Served) -> None:
         assert got.status == status and got.body["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("before", "head"),
+    [
+        (b"", b""),
+        (b"", b"GET /health HTTP/1.1\r\nhos"),
+        (b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n", b"GET /health HTTP/1.1\r\nhos"),
+    ],
+)
+def test_headers_that_do_not_come_end_the_connection(
+    locked: Served, before: bytes, head: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=20) as client:
+        if before:
+            client.sendall(before)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+        began = time.monotonic()
+        client.sendall(head)
+        while client.recv(4096):
+            pass
+        assert 0.2 < time.monotonic() - began < 15
+
+
+def test_headers_in_parts_are_taken(locked: Served) -> None:
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=20) as client:
+        for _ in range(3):  # over the limit in all
+            for part in (b"GET /health HTTP/1.1\r\nho", b"st: a\r\n\r\n"):
+                client.sendall(part)
+                time.sleep(0.1)
+            assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_body_that_does_not_come_is_a_timeout(locked: Served) -> None:
     with socket.create_connection(("127.0.0.1", locked.port), timeout=10) as client:
         began = time.monotonic()

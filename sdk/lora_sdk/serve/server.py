@@ -14,7 +14,7 @@ import uvicorn
 from lora_host.errors import RequestError
 from lora_sdk.serve.app import make_app
 from lora_sdk.serve.guard import LOG
-from lora_sdk.serve.http_protocol import HttpProtocol
+from lora_sdk.serve.http_protocol import http_protocol
 from lora_sdk.serve.service import LoadingStopped, OpenBackend, Service
 from lora_sdk.serve.settings import Settings
 
@@ -66,7 +66,7 @@ class Server:
             access_log=False,
             server_header=False,
             ws="none",
-            http=HttpProtocol,
+            http=http_protocol(settings.body_timeout),
             lifespan="off",
             timeout_graceful_shutdown=2,
         )
