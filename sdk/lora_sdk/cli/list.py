@@ -12,6 +12,7 @@ import click
 from lora_host.device_uri import EMULATED_SCHEME, SIMULATED_SCHEME, board_uris
 from lora_host.errors import RequestError
 from lora_host.lab.inventory import BoardView, inventory
+from lora_sdk.cli.finite_number import FiniteNumber
 from lora_sdk.cli.list_view import table
 
 CLEAR = "\x1b[H\x1b[J"  # to the upper left corner, erase what follows
@@ -47,7 +48,7 @@ Examples:
 @click.option("--watch", is_flag=True,
               help="temperature, power, links and holders, until Ctrl-C")  # fmt: skip
 @click.option("--interval", default=2.0, show_default=True, metavar="SECONDS",
-              type=click.FloatRange(0.1, 3600), help="time between two looks")  # fmt: skip
+              type=FiniteNumber(0.1, 3600), help="time between two looks")  # fmt: skip
 @click.option("--count", type=click.IntRange(1), metavar="N",
               help="end --watch after N looks")  # fmt: skip
 def list_boards(as_json: bool, watch: bool, interval: float, count: int | None) -> None:

@@ -16,6 +16,7 @@ import click
 
 from lora_host.errors import RequestError, TransportError
 from lora_host.schema_match import surely_valid
+from lora_sdk.cli.finite_number import FiniteNumber
 from lora_sdk.serve.settings import key_lines
 from lora_sdk.serve.status_schema import SCHEMA
 
@@ -37,7 +38,7 @@ _TIMEOUT = 5.0  # seconds
 @click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="a lora serve")
 @click.option("--api-key-file", metavar="FILE", help="its first line that is no comment is the key")
 @click.option(
-    "--interval", type=click.FloatRange(0.1, 60), default=1.0, show_default=True, help="seconds"
+    "--interval", type=FiniteNumber(0.1, 60), default=1.0, show_default=True, help="seconds"
 )
 @click.option("--once", is_flag=True, help="show one state and end")
 @click.option("--json", "as_json", is_flag=True, help="print a JSON object for each state")

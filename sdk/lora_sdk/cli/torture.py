@@ -12,6 +12,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_host.regular_file import read_regular
+from lora_sdk.cli.finite_number import FiniteNumber
 from lora_sdk.cli.outcome import EXIT_INTERRUPTED
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -33,6 +34,7 @@ Examples:
 Exit code: 0 all runs ended as they must, 1 one did not, 2 refused, 130 Ctrl-C (the report of the
 runs so far is written)."""
 LARGEST_REPLAY = 1 << 16  # bytes
+LONGEST = 1e7  # seconds
 
 
 @click.command("torture", epilog=EXAMPLES)
@@ -62,12 +64,13 @@ LARGEST_REPLAY = 1 << 16  # bytes
     "--replay", type=click.Path(path_type=Path), metavar="FILE", help="do the run of this file"
 )
 @click.option(
-    "--soak", type=click.FloatRange(1), metavar="SECONDS",
+    "--soak", type=FiniteNumber(1, LONGEST), metavar="SECONDS",
     help="mixed requests for so long instead, with a fault now and then: latency, memory and "
     "descriptors by quarter",
 )  # fmt: skip
 @click.option(
-    "--fault-every", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
+    "--fault-every", type=FiniteNumber(0, LONGEST), default=10.0, show_default=True,
+    metavar="SECONDS",
     help="mean time from a fault of a soak to the next; 0: none",
 )  # fmt: skip
 @click.option("--kinds", "list_kinds", is_flag=True, help="print the table of faults")
