@@ -17,8 +17,11 @@ REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
 REMOTE_SCHEMES = ("tcp", "unix")
 _BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE | re.ASCII)
 _HOST = r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9._-]+)"
-_TCP = re.compile(rf"{_HOST}:(?P<port>[0-9]{{1,5}})/(?P<board>.+)", re.ASCII)
-_UNIX = re.compile(r"(?P<path>[^:\0\n\r]+)/(?P<board>[a-z]+:.+)", re.ASCII)
+_HOST_PORT = rf"{_HOST}:(?P<port>[0-9]{{1,5}})"
+_PATH = r"(?P<path>[^:\0\n\r]+)"
+_TCP = re.compile(rf"{_HOST_PORT}/(?P<board>.+)", re.ASCII)
+_UNIX = re.compile(rf"{_PATH}/(?P<board>[a-z]+:.+)", re.ASCII)
+_WHERE = {"tcp": re.compile(_HOST_PORT, re.ASCII), "unix": re.compile(_PATH, re.ASCII)}
 _BOARD_CHARACTERS, _PATH_BYTES = 63, 107
 
 
@@ -47,13 +50,31 @@ def split_remote(uri: str) -> RemoteUri | None:
         raise RequestError(f"device {uri!r}: {_EXPECTED[scheme]} expected")
     board = match["board"]
     where = f"{match['host']}:{match['port']}" if scheme == "tcp" else match["path"]
-    if scheme == "tcp" and not 1 <= int(match["port"]) <= 65535:
-        raise RequestError(f"device {uri!r}: port {match['port']} found, 1..65535 expected")
-    if scheme == "unix" and len(where.encode()) > _PATH_BYTES:
-        raise RequestError(f"device {uri!r}: a socket's path has at most {_PATH_BYTES} bytes")
+    _check_where(f"device {uri!r}", scheme, where)
     if len(board) > _BOARD_CHARACTERS:
         raise RequestError(f"device {uri!r}: a board's name has at most {_BOARD_CHARACTERS} bytes")
     return RemoteUri(scheme, where, board)
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """(scheme, where) of a daemon's address, tcp:HOST:PORT or unix:PATH: where its boards' URIs
+    begin. RequestError if it is none."""
+    scheme, _, where = address.rstrip("/").partition(":")
+    if scheme not in REMOTE_SCHEMES or not _WHERE[scheme].fullmatch(where):
+        raise RequestError(
+            f"address {address!r}: tcp:HOST:PORT or unix:PATH expected, as tcp:lab2:7410 or "
+            "unix:/run/lora/boardd.sock"
+        )
+    _check_where(f"address {address!r}", scheme, where)
+    return scheme, where
+
+
+def _check_where(subject: str, scheme: str, where: str) -> None:
+    port = where.rpartition(":")[2]
+    if scheme == "tcp" and not 1 <= int(port) <= 65535:
+        raise RequestError(f"{subject}: port {port} found, 1..65535 expected")
+    if scheme == "unix" and len(os.fsencode(where)) > _PATH_BYTES:
+        raise RequestError(f"{subject}: a socket's path has at most {_PATH_BYTES} bytes")
 
 
 _EXPECTED = {
