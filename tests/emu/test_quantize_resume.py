@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.quant import folder_writer, kept_work
+from lora_sdk.quant import folder_writer, kept_work, tensor_file
 from lora_sdk.quant.quantize import Report, quantize
 from lora_sdk.quant.recipe import Recipe
 from tests.calibrated import random_windows
@@ -66,8 +66,7 @@ def dies(model: Path, out: Path, at: int) -> bool:
         return call
 
     kept_work.os.replace = counted(os.replace)  # type: ignore[attr-defined,assignment]
-    kept_work.save_file = counted(kept_work.save_file)  # type: ignore[attr-defined]
-    folder_writer.save_file = counted(folder_writer.save_file)  # type: ignore[attr-defined]
+    tensor_file.save_file = counted(tensor_file.save_file)  # type: ignore[assignment]
     Path.unlink = counted(Path.unlink)  # type: ignore[method-assign,assignment]
     Path.rename = counted(Path.rename)  # type: ignore[method-assign,assignment]
     try:

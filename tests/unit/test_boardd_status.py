@@ -1,4 +1,4 @@
-"""`lora boardd status`: addresses that are none, keys that cannot be used, ends that do not answer."""
+"""`lora boardd status`: addresses that are none, keys that cannot be used, ends without answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_who_does_not_answer_is_to_be_started(keys: Path, tmp_path: Path) -> Non
     with socket.create_server((HOST, 0)) as listen:
         port = listen.getsockname()[1]
     for address in (f"tcp:{HOST}:{port}", f"unix:{tmp_path}/no.sock"):
-        with pytest.raises(TransportError, match="no board daemon answers there: .*; start it"):
+        with pytest.raises(TransportError, match=r"no board daemon answers there: .*; start it"):
             daemon_status(address)
 
 
@@ -110,7 +110,10 @@ def test_a_refused_certificate_is_told(keys: Path, tmp_path: Path, shown: str) -
 
 
 def test_an_end_without_tls_is_told(keys: Path) -> None:
-    with listening(None) as address, pytest.raises(TransportError, match="TLS is refused: .*is it"):
+    with (
+        listening(None) as address,
+        pytest.raises(TransportError, match=r"TLS is refused: .*is it"),
+    ):
         daemon_status(address)
 
 

@@ -7,12 +7,14 @@ import ipaddress
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RequestError, TransportError
 from ..regular_file import read_regular
+from ..writing import writing
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -40,7 +42,8 @@ def read_token(folder: Path) -> str:
 def write_keys(folder: Path, hosts: Sequence[str]) -> list[Path]:
     """Makes `folder` with the CA's key, a folder for each host (its name or address) and one for
     clients; each has FILES and goes to its computer. Returns these folders. RequestError if
-    `folder` is there already or a host's name is none."""
+    `folder` is there already or a host's name is none; OSError names a file that cannot be written,
+    and `folder` is removed."""
     try:
         from cryptography import x509  # noqa: F401
     except ImportError:
@@ -56,6 +59,14 @@ def write_keys(folder: Path, hosts: Sequence[str]) -> list[Path]:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:
         raise RequestError(f"{folder}: exists already; name a new folder") from None
+    try:
+        return _fill(folder, hosts)
+    except BaseException:  # half of the keys would be in the way of the next try
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _fill(folder: Path, hosts: Sequence[str]) -> list[Path]:
     ca, ca_key = _authority()
     token = secrets.token_hex(32)
     _write(folder / "ca-key.pem", _key_bytes(ca_key))
@@ -73,7 +84,7 @@ def write_keys(folder: Path, hosts: Sequence[str]) -> list[Path]:
 
 def _write(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with writing(path), os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from lora_host.errors import RequestError
+from lora_host.writing import writing
 
 VERSION = 1
-SUFFIX = ".partial"
+SUFFIX, NEW = ".partial", ".new"
 
 
 class Journal:
@@ -38,7 +39,8 @@ class Journal:
             self._lock()
             self._known = self._read({"version": VERSION, **facts})
         except BaseException:
-            self._file.close()
+            with suppress(OSError):  # of a first line that the disk has no room for
+                self._file.close()
             raise
 
     def __enter__(self) -> Journal:
@@ -50,7 +52,8 @@ class Journal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with writing(self.path):  # what could not be written before is tried again
+            self._file.close()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -62,18 +65,20 @@ class Journal:
         """Keep the entry of line `index`, the first one for ever."""
         if index in self._known:
             return
-        start = self._file.seek(0, os.SEEK_END)
-        self._file.write(encoded(entry))
-        self._file.flush()
+        with writing(self.path):
+            start = self._file.seek(0, os.SEEK_END)
+            self._file.write(encoded(entry))
+            self._file.flush()
         self._known[index] = start
 
     def finish(self) -> int:
         """Write the output in the order of the lines, at once, and remove the journal. The number
         of lines with an error."""
-        os.fsync(self._file.fileno())
+        with writing(self.path):
+            os.fsync(self._file.fileno())
         failed = 0
-        new = self._out.with_name(self._out.name + ".new")
-        with new.open("wb") as target:
+        new = self._out.with_name(self._out.name + NEW)
+        with writing(new), new.open("wb") as target:
             for index in range(self._lines):
                 line = self._line(self._known[index])
                 failed += "error" in json.loads(line)
@@ -111,10 +116,11 @@ class Journal:
         self._file.seek(0)
         first = self._file.readline()
         if not first.endswith(b"\n"):
-            self._file.truncate(0)
-            self._file.seek(0)
-            self._file.write(encoded(facts))
-            self._file.flush()
+            with writing(self.path):
+                self._file.truncate(0)
+                self._file.seek(0)
+                self._file.write(encoded(facts))
+                self._file.flush()
             return {}
         self._check(_parsed(first), json.loads(encoded(facts)))
         known: dict[int, int] = {}

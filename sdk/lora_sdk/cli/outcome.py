@@ -60,9 +60,15 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         where = f"{error.filename}: " if error.filename else ""
         wrong = error.errno == errno.ENAMETOOLONG  # a name that no file can have
         code = EXIT_USAGE if wrong else EXIT_FAILED
-        return fail(name, f"{where}{error.strerror or error}", code)
+        return fail(name, f"{where}{error.strerror or error}{_cure(error)}", code)
     except MemoryError:
         return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
+
+
+def _cure(error: OSError) -> str:
+    from lora_host.writing import NO_ROOM
+
+    return "; free some space, or write to another disk" if error.errno in NO_ROOM else ""
 
 
 def _write_utf8() -> None:

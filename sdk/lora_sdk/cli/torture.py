@@ -12,6 +12,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_host.regular_file import read_regular
+from lora_host.writing import writing
 from lora_sdk.cli.finite_number import FiniteNumber
 from lora_sdk.cli.outcome import EXIT_INTERRUPTED
 from lora_sdk.cli.output_file import OUTPUT
@@ -124,7 +125,7 @@ def torture(
             interrupted = True
     found.seconds = time.monotonic() - began
     if report is not None:
-        report.write_text(found.markdown() + "\n")
+        _write(report, found.markdown())
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else _summary(found.markdown()))
     if interrupted:
         click.echo(_rest(found, runs), err=True)
@@ -135,7 +136,12 @@ def torture(
 def _write_replay(folder: Path, verdict: Verdict) -> None:
     smallest = verdict.smallest or verdict.run
     path = folder / f"run-{verdict.run.number}.json"
-    path.write_text(json.dumps(smallest.as_dict(), indent=2) + "\n")
+    _write(path, json.dumps(smallest.as_dict(), indent=2))
+
+
+def _write(path: Path, text: str) -> None:
+    with writing(path):
+        path.write_text(text + "\n")
 
 
 def _rest(found: Report, runs: int) -> str:
@@ -158,7 +164,7 @@ def _soak(seconds: float, seed: int, every: float, report: Path | None, as_json:
     with ProgressBar("soak", unit="s") as progress:
         found = Soak(seconds, seed, every, progress=progress).run()
     if report is not None:
-        report.write_text(found.markdown() + "\n")
+        _write(report, found.markdown())
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found.markdown())
     return int(found.failed > 0)
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from lora_host.errors import RequestError
+from lora_host.writing import writing
 from lora_sdk.model.folder import INDEX, SINGLE
+from lora_sdk.quant.tensor_file import save_tensors
 from lora_sdk.text.tokenizer_files import SETTINGS, TOKENIZER, tokenizer_files
 
 SHARD_BYTES = 1 << 30
@@ -53,7 +54,7 @@ class Written:
 class FolderWriter:
     """A context manager: `add` tensors, then `finish`. Without `finish` all files are removed, so
     the folder is complete or absent. With `partial` the files are written to that folder, which
-    stays. RequestError as for `check_new`."""
+    stays. RequestError as for `check_new`; OSErrors name the file that cannot be written."""
 
     def __init__(self, folder: Path, partial: Path | None = None) -> None:
         check_new(folder)
@@ -95,12 +96,14 @@ class FolderWriter:
         tokenizer are made."""
         if not source.is_dir():
             files = tokenizer_files(source)
-            (self._partial / TOKENIZER).write_bytes(files.definition())
+            with writing(self._partial / TOKENIZER):
+                (self._partial / TOKENIZER).write_bytes(files.definition())
             self._write_json(SETTINGS, files.settings())
             return
         for path in sorted(source.iterdir()):
             if path.is_file() and (path.name in COPIED or path.name.startswith("LICENSE")):
-                shutil.copyfile(path, self._partial / path.name)
+                with writing(self._partial / path.name):
+                    shutil.copyfile(path, self._partial / path.name)
 
     def finish(self, config: dict[str, Any]) -> None:
         """Write config.json and the index, and rename the folder to its final name."""
@@ -120,14 +123,15 @@ class FolderWriter:
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         text = json.dumps(value, indent=2) + "\n"
-        (self._partial / name).write_text(text, encoding="utf-8")
+        with writing(self._partial / name):
+            (self._partial / name).write_text(text, encoding="utf-8")
 
     def flush(self) -> None:
         """Write the tensors that wait as a shard."""
         written = self.written
         if written.held:
             path = self._partial / shard_name(len(written.shards))
-            save_file(written.held, path, metadata={"format": "pt"})
+            save_tensors(written.held, path, metadata={"format": "pt"})
             written.shards.append(sorted(written.held))
             written.held = {}
 

@@ -18,14 +18,16 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from lora_host.errors import RequestError
+from lora_host.writing import writing
 from lora_sdk.model.model_files import model_files
 from lora_sdk.quant.folder_writer import Written, shard_name
 from lora_sdk.quant.layer import F32
 from lora_sdk.quant.modules import Tensors
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.tensor_file import save_tensors
 
 _RECORD, _VERSION = "resume.json", 1
 _MAX_RECORD = 64 << 20
@@ -97,7 +99,7 @@ class KeptWork:
         flushed = len(written.shards) > len(record.shards)
         files = {} if flushed else {name: record.files[name] for name in self._layer_files()}
         if not flushed:
-            self._write(_layer(layer), lambda path: save_file(tensors, path))
+            self._write(_layer(layer), lambda path: save_tensors(tensors, path))
             files[_layer(layer)] = self._seal(_layer(layer))
         self._write(_streams(layer + 1), lambda path: _save_streams(path, streams))
         files[_streams(layer + 1)] = self._seal(_streams(layer + 1))
@@ -168,7 +170,8 @@ class KeptWork:
     def _write(self, name: str, write: Any) -> None:
         """The whole file or none, on the disk."""
         new = self.folder / f"{name}.new"
-        write(new)
+        with writing(new):
+            write(new)
         self._sync(new.name)
         os.replace(new, self.folder / name)
         os.fsync(self._lock)
@@ -176,7 +179,8 @@ class KeptWork:
     def _sync(self, name: str) -> None:
         file = os.open(self.folder / name, os.O_RDONLY)
         try:
-            os.fsync(file)
+            with writing(self.folder / name):
+                os.fsync(file)
         finally:
             os.close(file)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lora_host.errors import RequestError
+from lora_host.writing import writing
 from lora_sdk.model.config import family_of, load_config, read_json
 from lora_sdk.model.folder import INDEX, SINGLE
 from lora_sdk.model.shapes import SHAPES, find_config, shape_json
@@ -66,11 +67,12 @@ def synthesize(
     # The hidden name marks an unfinished model. The folder is removed on any failure.
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        partial.chmod(0o755)
-        (partial / "config.json").write_text(json.dumps(values, indent=2) + "\n")
-        write_tokenizer(partial, load_config(partial))
-        _write_weights(partial, tensors, shards, seed, total, progress)
-        partial.rename(folder)
+        with writing(folder):
+            partial.chmod(0o755)
+            (partial / "config.json").write_text(json.dumps(values, indent=2) + "\n")
+            write_tokenizer(partial, load_config(partial))
+            _write_weights(partial, tensors, shards, seed, total, progress)
+            partial.rename(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
