@@ -9,6 +9,8 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.batch_journal import Journal
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
 
 FACTS = {"prompts": "5a", "model": "/models/demo"}
 
@@ -94,8 +96,26 @@ def test_two_programs_and_a_complete_output_are_refused(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match="written by another lora batch"):
             Journal(out, FACTS, 3)
         journal.finish()
-    with pytest.raises(RequestError, match="exists and is complete"):
+    with pytest.raises(RequestError, match="exists and is complete") as raised:
         Journal(out, FACTS, 3)
+    assert raised.value.usage
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.jsonl.partial", "b.jsonl.new", "link"])
+def test_the_file_of_the_prompts_is_not_written(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts, out = tmp_path / name, tmp_path / "b.jsonl"
+    if name == "link":
+        out.write_text('"a"')
+        prompts.symlink_to(out)
+    else:
+        prompts.write_text('"a"')
+    before = sorted(tmp_path.iterdir())
+    assert run_command(lora, "lora", ["batch", str(prompts), str(out)]) == 2
+    err = capsys.readouterr().err
+    assert "holds the prompts, and results would be written there; name another OUT" in err
+    assert prompts.read_text() == '"a"' and sorted(tmp_path.iterdir()) == before
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

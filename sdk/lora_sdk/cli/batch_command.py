@@ -13,7 +13,7 @@ import click
 
 from lora_host.errors import LoraError
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
-from lora_sdk.cli.batch_journal import Journal
+from lora_sdk.cli.batch_journal import Journal, check_apart
 from lora_sdk.cli.batch_run import BatchRun, EngineRunner, FleetRunner, Runner
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.outcome import say
@@ -54,6 +54,8 @@ Exit code: 0 done, 1 a line failed, 2 refused, 130 Ctrl-C."""
 @click.option("-q", "--quiet", is_flag=True, help="no progress and no counts")
 def batch(prompts: str, out: Path, quiet: bool, **options: Any) -> int:
     """Continue the prompts of a file, on boards of this computer or on Ray nodes."""
+    if prompts != "-":
+        check_apart(Path(prompts), out)
     choice = take_ray(options)
     arguments = {name: options.pop(name) for name in RUN_FLAGS}
     adapters, more = take_adapters(options)

@@ -31,9 +31,7 @@ class Journal:
         self._lines = lines
         self.path = out.with_name(out.name + SUFFIX)
         if out.exists() and not self.path.exists():
-            raise RequestError(
-                f"{out} exists and is complete; remove it, or name another file", usage=False
-            )
+            raise RequestError(f"{out} exists and is complete; remove it, or name another file")
         self._file = _opened(self.path)
         try:
             self._lock()
@@ -148,6 +146,16 @@ class Journal:
                     "start with the same one, or remove the file to begin anew",
                     usage=False,
                 )
+
+
+def check_apart(prompts: Path, out: Path) -> None:
+    """RequestError if the output, its journal or its new file is the file of the prompts."""
+    for name in (out.name, out.name + SUFFIX, out.name + NEW):
+        path = out.with_name(name)
+        if prompts.exists() and path.exists() and path.samefile(prompts):
+            raise RequestError(
+                f"{path} holds the prompts, and results would be written there; name another OUT"
+            )
 
 
 def encoded(entry: Mapping[str, Any]) -> bytes:
