@@ -15,7 +15,7 @@ from lora_sdk.cli.model import model
 from lora_sdk.fleet.capacity import fleet_capacity, splits
 from lora_sdk.fleet.description import FleetModel, Load, read_fleet
 from lora_sdk.fleet.policy import Next, Policy
-from lora_sdk.fleet.report import report
+from lora_sdk.fleet.report import report, text
 from lora_sdk.fleet.service import exposed_transfer
 from lora_sdk.fleet.simulation import Simulation
 from lora_sdk.timing.gpus import gpu
@@ -141,8 +141,8 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
     assert found["first_token"] is None  # requests always wait
     file = tmp_path / "fleet.yaml"
     file.write_text(EXAMPLE.read_text().replace("# per_second", "per_second"))
-    text = CliRunner().invoke(model, ["--fleet", str(file)]).output
-    assert "first token" in text and "hand-over" in text and "left out: idle power" in text
+    said = CliRunner().invoke(model, ["--fleet", str(file)]).output
+    assert "first token" in said and "hand-over" in said and "left out: idle power" in said
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,11 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
         ("gpu: a100", "gpu: h100", "GPU 'h100' is not known"),
         ("flightllm-merged", "flightlm", "did you mean 'flightllm'"),
         ("flightllm-merged", "lora_w4a8_u280", "is an emulated overlay; expected a design"),
+        ("# per_second: 0.5", "per_second: 1e-15", "load.per_second: found 1e-15, expected minimum"),
+        ("# per_second: 0.5", "per_second: 1.0e-300", "expected minimum 1e-06"),
+        ("per_second: 12", "per_second: 1.0e-320", "transfer.gigabytes_per_second: found .*minimum"),
+        ("per_second: 12", "per_second: 1.0e-100", "expected minimum 1e-06"),
+        ("count: 7", "dollars: 1.0e-320", "clusters.0.dollars: found .*minimum 0.01"),
         ("prompt: 1536", "prompt: 4000", "416 more than the model's context of 4096"),
         ("load:", "loads:", "unknown field 'loads'"),
         ("model: llama2-7b", "model: llama2-70b", "hold no sequence of 2048 positions"),
@@ -162,6 +167,21 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
     file.write_text(EXAMPLE.read_text().replace(old, new))
     with pytest.raises(RequestError, match=message):
         report(read_fleet(file))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("rate", ["1.0e-6", "1000000"])
+def test_rates_at_their_limits_have_a_report(tmp_path: Path, rate: str, workers: int) -> None:
+    file = tmp_path / "fleet.yaml"
+    content = EXAMPLE.read_text().replace("model: llama2-7b", "model: gpt2-124m")
+    content = content.replace("prompt: 1536", "prompt: 8").replace("response: 512", "response: 8")
+    content = content.replace("# per_second: 0.5", f"per_second: {rate}")
+    content = content.replace("per_second: 12", f"per_second: {rate}")
+    if not workers:
+        content = content.replace("workers:", "").replace("  - {gpu: a100, count: 1}", "")
+    file.write_text(content.replace("requests: 500", "requests: 2000"))
+    found = report(read_fleet(file))
+    assert found["tokens_per_second"] > 0 and "modelled" in text(found)
 
 
 def test_a_fleet_of_nothing_is_refused(tmp_path: Path) -> None:
