@@ -152,9 +152,17 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
         ("gpu: a100", "gpu: h100", "GPU 'h100' is not known"),
         ("flightllm-merged", "flightlm", "did you mean 'flightllm'"),
         ("flightllm-merged", "lora_w4a8_u280", "is an emulated overlay; expected a design"),
-        ("# per_second: 0.5", "per_second: 1e-15", "load.per_second: found 1e-15, expected minimum"),
+        (
+            "# per_second: 0.5",
+            "per_second: 1e-15",
+            "load.per_second: found 1e-15, expected minimum",
+        ),
         ("# per_second: 0.5", "per_second: 1.0e-300", "expected minimum 1e-06"),
-        ("per_second: 12", "per_second: 1.0e-320", "transfer.gigabytes_per_second: found .*minimum"),
+        (
+            "per_second: 12",
+            "per_second: 1.0e-320",
+            "transfer.gigabytes_per_second: found .*minimum",
+        ),
         ("per_second: 12", "per_second: 1.0e-100", "expected minimum 1e-06"),
         ("count: 7", "dollars: 1.0e-320", "clusters.0.dollars: found .*minimum 0.01"),
         ("prompt: 1536", "prompt: 4000", "416 more than the model's context of 4096"),
@@ -173,7 +181,7 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
 @pytest.mark.parametrize("rate", ["1.0e-6", "1000000"])
 def test_rates_at_their_limits_have_a_report(tmp_path: Path, rate: str, workers: int) -> None:
     file = tmp_path / "fleet.yaml"
-    content = EXAMPLE.read_text().replace("model: llama2-7b", "model: gpt2-124m")
+    content = EXAMPLE.read_text().replace("model: llama2-7b", "model: gpt2-345m")
     content = content.replace("prompt: 1536", "prompt: 8").replace("response: 512", "response: 8")
     content = content.replace("# per_second: 0.5", f"per_second: {rate}")
     content = content.replace("per_second: 12", f"per_second: {rate}")

@@ -1,13 +1,21 @@
 """Resources and exploration (V.D)."""
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from lora_host.errors import RequestError
+from lora_host.overlay import load_overlay
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
+from lora_sdk.cli.overlay import artefacts
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
-from lora_sdk.timing.dse import Exploration, manifest, paper_values
+from lora_sdk.timing.dse import SHIPPED, Candidate, Exploration, manifest, paper_values
 from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.resources import (
     LIMITS,
@@ -102,8 +110,6 @@ def test_infeasible_points_lose_and_unknown_variables_are_refused() -> None:
 
 
 def test_the_manifest_follows_the_schema_but_for_what_is_not_built() -> None:
-    import json
-
     from jsonschema import Draft202012Validator
 
     from lora_host.data import data_folder
@@ -119,7 +125,6 @@ def test_the_manifest_follows_the_schema_but_for_what_is_not_built() -> None:
 
 
 def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
-    import yaml
     from click.testing import CliRunner
 
     from lora_sdk.cli.dse import dse
@@ -132,6 +137,62 @@ def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
     assert run.exit_code == 0 and run.stdout.startswith("modelled: ")
     facts = yaml.safe_load(path.read_text())
     assert facts["precision"] == "fp16" and facts["tiling"]["array_rows"] in (16, 32, 64, 128)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "w8a8", "w4a8"])
+@pytest.mark.parametrize("board", ["u280", "v80"])
+def test_a_manifest_is_an_overlay_of_its_board(tmp_path: Path, board: str, precision: str) -> None:
+    config = replace(shape_config("gpt2-345m"), layers=2)
+    values = {**paper_values(precision), "ports": 64}
+    found = Exploration(board, 1, config, 8, 8).candidate(values)
+    path = tmp_path / "found.yaml"
+    path.write_text(yaml.safe_dump(manifest(found, board)))
+    overlay, shipped = load_overlay(path), load_overlay(f"lora_f_{board}")
+    assert overlay.board == shipped.board and overlay.block_base == shipped.block_base
+    assert overlay.weight_banks == shipped.weight_banks
+    assert overlay.spill_banks == shipped.spill_banks
+    assert overlay.weights == load_overlay(f"{SHIPPED[precision]}_{board}").weights
+    shutil.copy(shipped.image_path, tmp_path)
+    assert overlay.image == shipped.image
+    artefact, _ = artefacts(overlay, tmp_path)[0]
+    assert artefact == overlay.container
+
+
+def test_what_a_manifest_needs_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The example of its help, with the point that the search would find."""
+
+    def found(search: Exploration, *_arguments: object, **_named: object) -> Candidate:
+        return search.candidate(paper_values("w8a8"))
+
+    monkeypatch.setattr(Exploration, "evolve", found)
+    path = tmp_path / "found.yaml"
+    words = ["dse", "--model", "gpt2-345m", "--board", "v80", "--manifest", str(path)]
+    assert run_command(lora, "lora", words) == 0
+    firmware = load_overlay("lora_f_v80").image_path
+    assert f"wrote {path}; " in (said := capsys.readouterr().err)
+    assert f"copy {firmware} beside it" in said and f"lora overlay build {path}" in said
+    assert run_command(lora, "lora", ["plan", "-m", "gpt2-345m", "--overlay", str(path)]) == 0
+
+
+def test_a_board_without_an_overlay_has_no_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(search: Exploration, *_arguments: object, **_named: object) -> Candidate:
+        return search.candidate(paper_values("w8a8"))
+
+    words = ["dse", "--model", "gpt2-345m", "--board", "vhk158"]
+    path = tmp_path / "found.yaml"
+    with monkeypatch.context() as patch:
+        patch.setattr(Exploration, "evolve", None)  # it is refused before
+        assert run_command(lora, "lora", [*words, "--manifest", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "board 'vhk158': no overlay" in err and "expected u280 or v80" in err
+    assert not path.exists()
+    monkeypatch.setattr(Exploration, "evolve", found)
+    assert run_command(lora, "lora", [*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["manifest"] is None
 
 
 @pytest.mark.parametrize("board, ports", [("u280", (8, 16, 32)), ("v80", (8, 16, 32, 64))])

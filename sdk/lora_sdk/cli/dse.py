@@ -14,6 +14,7 @@ from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
+    from lora_host.overlay import Overlay
     from lora_sdk.timing.dse import Candidate, Exploration
 
 
@@ -38,7 +39,7 @@ Examples:
               help="random seed of the search")  # fmt: skip
 @click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
 @click.option("--manifest", "output", type=OUTPUT, metavar="FILE",
-              help="write the overlay manifest of the result")  # fmt: skip
+              help="write the overlay manifest of the result; u280, v80")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def dse(
     board: str,
@@ -55,16 +56,16 @@ def dse(
     """Search array, tile, lanes, buffers, ports and precision for the lowest modelled latency.
 
     Limits are the board's resources and bandwidth. Every number is modelled."""
-    import yaml
-
     from lora_sdk.model.shapes import find_config
-    from lora_sdk.timing.dse import Exploration, manifest
+    from lora_sdk.timing.dse import Exploration, base_overlay, manifest, manifest_boards
 
     space: dict[str, tuple[Any, ...]] = {}
     if precision:
         space["precision"] = precision
     if no_prefetch:
         space["prefetch_bytes"] = (0,)
+    if output is not None:
+        base_overlay(board)  # refused before the search
     search = Exploration(board, boards, find_config(model), inputs, outputs, space)
     began = time.monotonic()
     with ProgressBar("searching", unit="generation") as progress:
@@ -72,17 +73,28 @@ def dse(
     took = time.monotonic() - began
     if not best.feasible:
         raise RequestError(f"no design of the space fits {board}; over: {dict(best.excess)}")
-    facts = manifest(best, board)
+    facts = manifest(best, board) if board in manifest_boards() else None
     if output is not None:
-        try:
-            output.write_text(yaml.safe_dump(facts, sort_keys=False), encoding="utf-8")
-        except OSError as error:
-            raise RequestError(f"{output}: cannot be written: {error.strerror}") from None
+        _write(output, facts, base_overlay(board))
     if as_json:
         found = {**_plain(search, best), "seconds_searched": took, "manifest": facts}
         click.echo(json.dumps(found, indent=2))
     else:
         click.echo(_text(search, best, model, took))
+
+
+def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
+    import yaml
+
+    try:
+        path.write_text(yaml.safe_dump(facts, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be written: {error.strerror}") from None
+    click.echo(
+        f"wrote {path}; it can be planned with (lora plan --overlay). To run it, copy "
+        f"{base.image_path} beside it; behind XRT or SLASH also: lora overlay build {path}",
+        err=True,
+    )
 
 
 LEFT_OUT = (

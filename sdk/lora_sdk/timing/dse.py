@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
@@ -20,6 +21,7 @@ from lora_sdk.timing.shape_ops import step_ops
 from lora_sdk.timing.step import StepShape, decode, prefill
 
 if TYPE_CHECKING:
+    from lora_host.overlay import Overlay
     from lora_sdk.model.spec import ModelConfig
 
 Progress = Callable[[int, int], None]
@@ -232,22 +234,42 @@ def paper_values(precision: str = "fp16") -> dict[str, Any]:
     }
 
 
-SHIPPED = {"fp16": "lora_f_u280", "w8a8": "lora_q_u280", "w4a8": "lora_w4a8_u280"}
-"""Included overlays by precision. An explored design has the same formats."""
+SHIPPED = {"fp16": "lora_f", "w8a8": "lora_q", "w4a8": "lora_w4a8"}
+"""Included overlays by precision, without their board. An explored design has the same formats."""
+
+
+def manifest_boards() -> tuple[str, ...]:
+    """Boards for which an overlay is included, with which a manifest can begin."""
+    from lora_host.overlay import overlay_names
+
+    return tuple(board for board in PORTS if f"{SHIPPED['fp16']}_{board}" in overlay_names())
+
+
+def base_overlay(board: str, precision: str = "fp16") -> Overlay:
+    """The included overlay of a board. RequestError names the boards that have one."""
+    from lora_host.overlay import load_overlay
+
+    known = manifest_boards()
+    if board not in known:
+        raise RequestError(
+            f"board {board!r}: no overlay is included with which a manifest could begin; expected "
+            f"{' or '.join(known)}"
+        )
+    return load_overlay(f"{SHIPPED[precision]}_{board}")
 
 
 def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
-    """The overlay manifest of a candidate. Its kernels come from the build, and so do the register
-    bases for boards other than the included overlay's."""
-    from lora_host.overlay import load_overlay
+    """The overlay manifest of a candidate, with the banks, registers and firmware of the board's
+    included overlay. Its kernels come from the build. RequestError as for `base_overlay`."""
     from lora_host.yaml_file import read_yaml
 
     design, values = candidate.design, candidate.values
-    shipped, chosen = load_overlay("lora_f_u280"), load_overlay(SHIPPED[values["precision"]])
+    shipped, chosen = base_overlay(board), base_overlay(board, values["precision"])
     facts: dict[str, Any] = read_yaml(shipped.path, RequestError)
     rows, columns = design.array
+    name = f"explored_{values['precision']}_{board}"
     facts.update(
-        name=f"explored_{values['precision']}_{board}",
+        name=name,
         title=f"explored, {values['precision'].upper()}, for {board}",
         board=board,
         precision=values["precision"],
@@ -262,6 +284,8 @@ def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
         },
         merge=4 if design.prefetch_bytes else 1,
         prefill_copy=design.prefill_copy,
+        container=f"{name}{Path(facts['container']).suffix}",  # as `lora overlay build` names it
     )
-    facts["banks"]["weights"] = {"first": 0, "count": min(32, values["ports"])}
+    count = min(len(shipped.weight_banks), values["ports"])
+    facts["banks"]["weights"] = {"first": shipped.weight_banks.start, "count": count}
     return facts
