@@ -355,8 +355,11 @@ COMMAND = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 @pytest.mark.parametrize("words", [(), ("--jobs", "2"), ("--target", "host")], ids=" ".join)
-def test_ctrl_c_leaves_the_report_and_no_process(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_ctrl_c_leaves_the_report_and_no_process(
+    tmp_path: Path, words: tuple[str, ...], number: signal.Signals
+) -> None:
     report, folders, failures = tmp_path / "report.md", tmp_path / "folders", tmp_path / "failures"
     folders.mkdir()
     options = ("--runs", "5000", "--report", str(report), "--failures", str(failures), *words)
@@ -368,7 +371,7 @@ def test_ctrl_c_leaves_the_report_and_no_process(tmp_path: Path, words: tuple[st
         while not any(folders.iterdir()) and time.monotonic() < end:  # it has not begun
             time.sleep(0.05)
         time.sleep(SOON)
-        campaign.send_signal(signal.SIGINT)
+        campaign.send_signal(number)
         out, said = campaign.communicate(timeout=120)
     assert campaign.returncode == 130 and "Traceback" not in said, said
     runs = int(re.search(r"interrupted after (\d+) of 5000 runs", said)[1])  # type: ignore[index]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lora_sdk.torture.host.campaign import draw
 from tests.processes import environment
 from tests.xrt_rig import PREAMBLE
 
@@ -207,3 +208,35 @@ def test_signals_and_commands_that_are_not_there(folder: Path) -> None:
     assert "ended by SIGTERM" in one_line(stopped)
     assert "no-such-command: cannot be started" in one_line(wrapped(folder, "no-such-command"))
     assert nothing_left(folder)
+
+
+CAMPAIGN = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "torture")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_a_campaign_that_is_ended_leaves_no_stopped_process(
+    folder: Path, number: signal.Signals
+) -> None:
+    stops = (n for n in range(999) if draw("xrt", 0, n).faults[0].kind == "device process stopped")
+    run = next(stops)
+    words = ("--target", "xrt", "--runs", "1", "--from", str(run))
+    with subprocess.Popen(
+        [*CAMPAIGN, *words], env={**environment(), "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as campaign:  # fmt: skip
+        wait_for(lambda: "T" in states(folder))
+        campaign.send_signal(number)
+        _, said = campaign.communicate(timeout=SECONDS)
+    assert campaign.returncode == 130 and "interrupted after 0 of 1 runs" in said, said
+    wait_for(lambda: not states(folder))
+    assert not list(folder.iterdir())
+
+
+def states(folder: Path) -> list[str]:
+    """Of the processes of this TMPDIR."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"TMPDIR={folder}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append((path / "stat").read_text().rpartition(")")[2].split()[0])
+    return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lora_host.errors import RequestError
+from lora_host.interrupt import ended_as_by_ctrl_c
 from lora_host.regular_file import read_regular
 from lora_host.writing import writing
 from lora_sdk.cli.finite_number import FiniteNumber
@@ -32,8 +33,8 @@ Examples:
   lora torture --kinds
   lora torture --soak 7200 --fault-every 10 --report soak.md
 \b
-Exit code: 0 all runs ended as they must, 1 one did not, 2 refused, 130 Ctrl-C (the report of the
-runs so far is written)."""
+Exit code: 0 all runs ended as they must, 1 one did not, 2 refused, 130 Ctrl-C or SIGTERM (the
+report of the runs so far is written)."""
 LARGEST_REPLAY = 1 << 16  # bytes
 LONGEST = 1e7  # seconds
 
@@ -112,6 +113,7 @@ def torture(
     began = time.monotonic()
     interrupted = False
     with (
+        ended_as_by_ctrl_c(),
         ProgressBar("runs", unit="run") as progress,
         closing(verdicts(seed, first, runs, jobs, target)) as all_of_them,
     ):
@@ -161,7 +163,7 @@ def _soak(seconds: float, seed: int, every: float, report: Path | None, as_json:
     from lora_sdk.torture.soak import Soak
 
     logging.getLogger("lora_sdk.recovery").setLevel(logging.CRITICAL)  # they are counted
-    with ProgressBar("soak", unit="s") as progress:
+    with ended_as_by_ctrl_c(), ProgressBar("soak", unit="s") as progress:
         found = Soak(seconds, seed, every, progress=progress).run()
     if report is not None:
         _write(report, found.markdown())
@@ -188,7 +190,8 @@ def _replay(path: Path, as_json: bool) -> int:
     if not isinstance(values, dict):
         raise RequestError(f"{path}: a list or value, expected an object with a run")
     run = run_from(values)
-    verdict = replayed(run)
+    with ended_as_by_ctrl_c():
+        verdict = replayed(run)
     if as_json:
         found = {"run": run.as_dict(), "problems": list(verdict.problems)}
         click.echo(json.dumps(found, indent=2))

@@ -15,6 +15,7 @@ from typing import Any
 
 from lora_host.errors import TransportError
 from lora_host.held_folder import HeldFolder, remove_stale
+from lora_host.interrupt import ended_as_by_ctrl_c
 from lora_sdk.torture.campaign import Campaign, Verdict, draw
 from lora_sdk.torture.faults import EMULATED, Fault, Run
 from lora_sdk.torture.folders import HELD, write_folders
@@ -137,6 +138,7 @@ if __name__ == "__main__":
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job may ignore it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        _work(sys.argv[1], *map(int, sys.argv[2:]))
+        with ended_as_by_ctrl_c():
+            _work(sys.argv[1], *map(int, sys.argv[2:]))
     except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,16 +81,18 @@ def slash() -> Iterator[Place]:
             holder = BankHolder(str(server.socket), BOARDS - 1, FULL_BANK)
             held.callback(holder.close)
 
-        yield Place(
-            {**os.environ, **named},
-            server.uris,
-            {"daemon": lambda: server.process.pid},
-            restart=server.restart,
-            fill=fill,
-            empty=held.close,
-        )
-        if server.process.poll() is None:
-            server.process.send_signal(signal.SIGCONT)
+        try:
+            yield Place(
+                {**os.environ, **named},
+                server.uris,
+                {"daemon": lambda: server.process.pid},
+                restart=server.restart,
+                fill=fill,
+                empty=held.close,
+            )
+        finally:
+            if server.process.poll() is None:
+                server.process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -99,16 +101,19 @@ def xrt() -> Iterator[Place]:
     with XrtEnvironment(BOARDS) as place:
         place.set_cluster(BOARDS, speed=SPEED)
         inside = (FOLDER_VARIABLE + "=" + str(place.folder)).encode()
-        yield Place(
-            place.variables,
-            tuple(f"xrt:{board}" for board in range(BOARDS)),
-            {
-                "daemon": lambda: _only(CLUSTER, inside),
-                "device process": lambda: _only(DEVICE, inside, SECOND_DEVICE),
-            },
-            end=lambda: _end_stopped(inside),
-            alone=False,  # XRT's own end a little later
-        )
+        try:
+            yield Place(
+                place.variables,
+                tuple(f"xrt:{board}" for board in range(BOARDS)),
+                {
+                    "daemon": lambda: _only(CLUSTER, inside),
+                    "device process": lambda: _only(DEVICE, inside, SECOND_DEVICE),
+                },
+                end=lambda: _end_stopped(inside),
+                alone=False,  # XRT's own end a little later
+            )
+        finally:  # also after Ctrl-C
+            _end_stopped(inside)
 
 
 @contextmanager
@@ -206,5 +211,6 @@ def _only(part: bytes, *variables: bytes) -> int:
 
 def _end_stopped(*variables: bytes) -> None:
     for process in (*_found(CLUSTER, *variables), *_found(DEVICE, *variables)):
-        if "\nState:\tT" in Path(f"/proc/{process}/status").read_text():
-            os.kill(process, signal.SIGKILL)
+        with suppress(OSError):  # it has ended meanwhile
+            if "\nState:\tT" in Path(f"/proc/{process}/status").read_text():
+                os.kill(process, signal.SIGKILL)
