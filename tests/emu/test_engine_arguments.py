@@ -96,6 +96,14 @@ def test_bad_calls_of_the_token_level_are_refused(engine: Engine) -> None:
     engine.release(sequence)
 
 
+def test_bad_texts_and_tokens_are_refused_by_the_tokenizer(engine: Engine) -> None:
+    with pytest.raises(RequestError, match="the text is 5; expected a str"):
+        engine.tokenizer.encode(5)  # type: ignore[arg-type]
+    for ids in ([-1], ["a"], [1 << 40]):
+        with pytest.raises(RequestError, match=r"token ids: .*; expected integers from 0 on"):
+            engine.tokenizer.decode(ids)  # type: ignore[arg-type]
+
+
 def test_bad_adapters_are_refused(folder: Path) -> None:
     with Engine(folder, max_adapters=1) as engine:
         for name, path, message in ((5, folder, "adapter name 5"), ("y", None, "path None")):

@@ -53,6 +53,8 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of `text`; with `special` also the special tokens that the tokenizer adds."""
+        if not isinstance(text, str):
+            raise RequestError(f"the text is {text!r:.100}; expected a str")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -84,6 +86,8 @@ class Tokenizer:
         """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
         try:
             text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
+        except (OverflowError, TypeError) as error:
+            raise RequestError(f"token ids: {error}; expected integers from 0 on") from None
         except BaseException as error:
             raise self._broken("decode", error) from None
         return text
