@@ -220,15 +220,16 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
     """Beyond 4096 positions: a window that begins within the first chunk, and the reference."""
     import torch
 
-    from lora_sdk.prefill.exact.attention import CHUNK, Scores, attend
+    from lora_sdk.prefill.exact.attention import CHUNK, Scores
 
     rows, heads, positions, size = 40, 4, CHUNK + 96, 32
     draw = np.random.default_rng(7)
     q = draw.standard_normal((rows, heads, size)).astype(np.float16)
     k, v = (draw.standard_normal((2, positions, size)).astype(np.float16) for _ in range(2))
     how = Scores(0.25, positions - rows, window=window)
-    device, _ = prefill_option.opened()
-    found = attend(*(torch.from_numpy(array).to(device) for array in (q, k, v)), how).cpu().numpy()
+    device, kernels = prefill_option.opened()
+    given = (torch.from_numpy(array).to(device) for array in (q, k, v))
+    found = kernels.attend(*given, how).cpu().numpy()
     entries = np.tile(np.arange(positions), (rows, 1))
     own = np.arange(positions - rows, positions)[:, None]
     entries[(entries > own) | (entries <= own - (window or positions))] = -1

@@ -44,5 +44,6 @@ def test_of_equal_places_the_lowest_board_is_named() -> None:
 
 def test_an_index_outside_the_list_is_still_named() -> None:
     assert first_board(LISTS, {0: 99, 1: 2}) == 1
-    error = nonfinite_error(LISTS, 0, 99, "first in row 3", 3)
+    error = nonfinite_error(LISTS[0], 99, "first in row 3", 3, adapted=False)
     assert "command 99 wrote NaN" in str(error) and error.row == 3
+    assert "adapter" not in str(error)

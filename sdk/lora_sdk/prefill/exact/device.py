@@ -25,6 +25,8 @@ def open_device(name: str) -> torch.device:
     docs/numbers.md, 1.1, which the message says of which operation."""
     try:
         device = torch.device(name)
+        if device.type == "cuda" and device.index is None:  # the same card for all threads
+            device = torch.device("cuda", torch.cuda.current_device())
         with torch.inference_mode():
             check_device(device)
     except (AssertionError, NotImplementedError, RuntimeError) as error:

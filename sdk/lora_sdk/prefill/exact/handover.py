@@ -109,6 +109,8 @@ class _Copies:
         def arrays() -> list[NDArray[Any]]:
             done.synchronize()
             tensors.clear()  # kept until here: another stream's memory
-            return [one.numpy() for one in host]
+            found = [one.numpy().copy() for one in host]
+            host.clear()  # pages that the card writes are few: the next group takes them again
+            return found
 
         return arrays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,7 +61,7 @@ class ExactModel:
             if not rows.last:
                 return None
             self._run(self._after, rows)
-            return rows.buffers["logits"][0], rows.taken()
+            return rows.buffers["logits"][0], replace(rows.taken(), first=stop - 1)
 
     def _run(self, steps: list[Step], rows: Rows) -> None:
         for step in steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -28,7 +28,7 @@ def _cuda_kernels(device: torch.device) -> Kernels:
     from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
     from lora_sdk.prefill.exact.cuda.launcher import CudaLauncher
 
-    kernels = CudaKernels(CudaLauncher(device))
+    launcher = CudaLauncher(device)
     with torch.inference_mode():
-        compare(kernels, device)
-    return kernels
+        compare(partial(CudaKernels, launcher), device)
+    return CudaKernels(launcher)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from lora_host.errors import RequestError
-from lora_sdk.prefill.exact.attention import Scores
+from lora_sdk.prefill.exact.attention import CHUNK, Scores
 from lora_sdk.prefill.exact.kernels import Kernels, TorchKernels
 from lora_sdk.prefill.exact.matrices import Product
 
@@ -23,20 +23,27 @@ SHAPES = (
 """Rows, K, columns and group (of K in whole groups) of the comparison."""
 ATTENTION = ((3, 2, 2, 32, 0, 0), (140, 4, 2, 40, 13, 0), (130, 2, 1, 144, 60, 50))
 """Rows, heads, KV heads, head_dim, the first row's position and the window."""
-
-
-def compare(found: Kernels, device: torch.device) -> None:
-    """RequestError names a kernel that gives other bytes than plain torch operations."""
-    for kernels in (_products, _rows, _elements, _attention):
-        for name, got, want in kernels(found, TorchKernels(), device):
-            if got.cpu().numpy().tobytes() != want.cpu().numpy().tobytes():
-                raise RequestError(
-                    f"prefill: the CUDA kernel of {name} gives other bytes on {device} than plain "
-                    f"operations; use 'torch:{device}', and report it"
-                )
-
-
+PARTS = (1, 2, 4, 8)
 Found = Iterator[tuple[str, Tensor, Tensor]]
+
+
+def compare(made: Callable[[int], Kernels], device: torch.device) -> None:
+    """RequestError names a kernel that gives other bytes than plain torch operations. `made`: the
+    kernels with so many blocks for an output's segments."""
+    plain = TorchKernels()
+    for parts in PARTS:
+        _check(_products(made(parts), plain, device), device)
+    for kernels in (_rows, _elements, _attention, _chunks):
+        _check(kernels(made(1), plain, device), device)
+
+
+def _check(compared: Found, device: torch.device) -> None:
+    for name, got, want in compared:
+        if got.cpu().numpy().tobytes() != want.cpu().numpy().tobytes():
+            raise RequestError(
+                f"prefill: the CUDA kernel of {name} gives other bytes on {device} than plain "
+                f"operations; use 'torch:{device}', and report it"
+            )
 
 
 @dataclass
@@ -49,8 +56,8 @@ class _Draw:
     def half(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.source).to(torch.float16).to(self.device)
 
-    def int8(self, *shape: int) -> Tensor:
-        drawn = torch.randint(-127, 128, shape, generator=self.source, dtype=torch.int8)
+    def int8(self, *shape: int, least: int = -127) -> Tensor:
+        drawn = torch.randint(least, 128, shape, generator=self.source, dtype=torch.int8)
         return drawn.to(self.device)
 
 
@@ -64,7 +71,7 @@ def _products(found: Kernels, plain: Kernels, device: torch.device) -> Found:
         what = f"{rows} rows, K {k}"
         x, w = draw.half(rows, k), draw.half(k, columns)
         yield f"FP16 products, {what}", found.floats(x, w), plain.floats(x, w)
-        x8, w8 = draw.int8(rows, k), draw.int8(columns, k).t()
+        x8, w8 = draw.int8(rows, k), draw.int8(columns, k, least=-128).t()
         yield f"INT8 products, {what}", found.bytes(x8, w8), plain.bytes(x8, w8)
         if k % group == 0:
             w4 = torch.div(w8, 9, rounding_mode="trunc")  # -14 .. 14
@@ -130,3 +137,24 @@ def _attention(found: Kernels, plain: Kernels, device: torch.device) -> Found:
             eight = (draw.int8(rows, heads, size), draw.int8(*kv), draw.int8(*kv), how, 0.03)
             got, want = found.attend_int8(*eight), plain.attend_int8(*eight)
             yield f"INT8 attention, {rows} rows", got, want
+
+
+def _chunks(found: Kernels, plain: Kernels, device: torch.device) -> Found:
+    """Beyond 4096 positions. All weights are equal, and V is such that a sum which does not begin
+    anew with the second chunk keeps what that chunk loses."""
+    rows, first, size = 5, CHUNK + 104, 40
+    positions = -(-(first + rows) // 32) * 32
+    v = torch.zeros((1, positions, size), dtype=torch.float16)
+    v[:, CHUNK - 64 : CHUNK], v[:, CHUNK : CHUNK + 64], v[:, CHUNK + 64 :] = (
+        65504.0,
+        -65504.0,
+        0.0035,
+    )
+    draw = _draw(device)
+    q, how = torch.zeros((rows, 2, size), dtype=torch.float16, device=device), Scores(0.25, first)
+    given = (q, draw.half(1, positions, size), v.to(device), how)
+    yield "attention over two chunks", found.attend(*given), plain.attend(*given)
+    how = Scores(2.0**-15, first, window=CHUNK + 24)
+    eight = (draw.int8(rows, 2, size), draw.int8(1, positions, size), draw.int8(1, positions, size))
+    got, want = (one.attend_int8(*eight, how, 0.03) for one in (found, plain))
+    yield "INT8 attention over two chunks", got, want

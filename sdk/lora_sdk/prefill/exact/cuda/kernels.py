@@ -50,10 +50,11 @@ GROUPS = Tiled("group_products", "join_products", 1, (1.0, 0.88, 0.75, 0.6))
 
 
 class CudaKernels:
-    """Kernels by a Launcher."""
+    """Kernels by a Launcher. `parts`: how many blocks share the segments of an output, 1, 2, 4 or
+    8; None for what is fastest."""
 
-    def __init__(self, launcher: Launcher) -> None:
-        self._launcher = launcher
+    def __init__(self, launcher: Launcher, parts: int | None = None) -> None:
+        self._launcher, self._parts = launcher, parts
         self._attending = Attending(launcher)
 
     def floats(self, x: Tensor, w: Tensor) -> Tensor:
@@ -162,7 +163,7 @@ class CudaKernels:
         if down > MAX_BLOCKS:
             raise RequestError(f"{of.name}: {rows} rows; expected at most {MAX_BLOCKS * 128}")
         across = -(-columns // COLUMNS)
-        parts = of.parts(down * across, self._launcher.multiprocessors)
+        parts = self._parts or of.parts(down * across, self._launcher.multiprocessors)
         y = _empty(operands[0], parts, rows, columns)
         name = f"{of.name}_32" if few else of.name
         self._launcher.launch(name, (across, down, parts), 256, *operands, y, *sizes, parts)
