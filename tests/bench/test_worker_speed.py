@@ -58,7 +58,7 @@ def seconds(worker: Computer, lengths: tuple[int, ...] = LENGTHS) -> list[float]
 @pytest.mark.parametrize("kind", [*SCHEMES, "fast"])
 def test_seconds_from_tokens_to_logits(kind: str) -> None:
     if prefill_option.fast_device() == "cpu":
-        pytest.skip("hours on a CPU: --prefill cuda:0 names a GPU")
+        pytest.skip("measures a GPU: name one, --prefill cuda:0")
     worker = fast() if kind == "fast" else exact(kind)
     print(f"\n{prefill_option.chosen} {kind}:", end="")
     for length, taken in zip(LENGTHS, seconds(worker), strict=True):

@@ -168,7 +168,7 @@ def _check_view(invoked: click.Context) -> None:
     given = [one for one in invoked.command.params if was_given(invoked, one.name)]
     for view in given:
         for other in given:
-            if view.name in VIEWS and other not in (view,) and other.name not in VIEWS[view.name]:
+            if view.name in VIEWS and other is not view and other.name not in VIEWS[view.name]:
                 raise RequestError(f"{other.opts[-1]} does not go with {view.opts[-1]}")
 
 

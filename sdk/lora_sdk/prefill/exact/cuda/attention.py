@@ -4,7 +4,7 @@ from __future__ import annotations
 
 KERNELS = ("attention_weights", "attention_weights_int8", "weighted_values")
 SOURCE = r"""
-enum { CHUNK_TILES = 128, POSITIONS_AT_ONCE = 256 };
+enum { POSITIONS_AT_ONCE = 256 };
 
 /* A block of 256 threads has a row of a head. Its `scores` [heads][rows][positions] are times
  * `scale`. Row r sees positions up to first + r, with a window no more than that many. */

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from lora_host import abi
 from lora_host.coefficients import coefficients
 
 DEVICE = r"""
@@ -30,8 +31,6 @@ static __device__ float to_float(int value) { return __int2float_rn(value); }
 static __device__ int to_int(float value) { return __float2int_rn(value); }
 static __device__ float of_bits(int bits) { return __int_as_float(bits); }
 #endif
-
-enum { UNIT = 32, SEGMENTS = 8 };
 
 /* 2.1: the first unit of a segment of `units` units */
 static __device__ int segment_unit(int segment, int units) { return segment * units / SEGMENTS; }
@@ -96,8 +95,11 @@ static __device__ float exponential(float x) {
 
 
 def constants() -> str:
-    """The contract's coefficients as macros; nine digits name an FP32 value."""
-    lines = []
+    """The contract's sizes and coefficients; nine digits name an FP32 value."""
+    chunk = abi.CHUNK_POSITIONS // abi.UNIT_COLUMNS
+    lines = [
+        f"enum {{ UNIT = {abi.UNIT_COLUMNS}, SEGMENTS = {abi.SEGMENTS}, CHUNK_TILES = {chunk} }};\n"
+    ]
     for name in ("exp_c", "exp_min", "exp_max", "log2e", "ln2_hi", "ln2_lo"):
         values = ", ".join(f"{float(value):.9e}f" for value in coefficients(name))
         lines.append(f"#define {name.upper()} {values}\n")

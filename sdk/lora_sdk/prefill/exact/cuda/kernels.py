@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.prefill.exact.attention import Scores
 from lora_sdk.prefill.exact.cuda.attending import Attending
@@ -15,7 +16,7 @@ from lora_sdk.prefill.exact.cuda.launcher import Grid, Launcher
 from lora_sdk.prefill.exact.integers import Heads
 from lora_sdk.prefill.exact.matrices import Product
 
-UNIT = 32
+UNIT = abi.UNIT_COLUMNS
 FEW = 64  # rows up to which blocks of 32 rows are faster
 COLUMNS = 128  # of a block
 MAX_BLOCKS = 65535  # of rows, of a grid
