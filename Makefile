@@ -111,7 +111,7 @@ sbom: $(VENV)/.installed-release
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy sdk/lora_sdk host/lora_host
+	$(BIN)/mypy sdk host/lora_host
 	$(MAKE) -j 2 -C tests/c warnings
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lora_sdk.spec_tuning.acceptance import Rounds
-from lora_sdk.spec_tuning.comparison import totals
+from lora_lab.spec_tuning.acceptance import Rounds
+from lora_lab.spec_tuning.comparison import totals
 
 
 @dataclass(frozen=True)

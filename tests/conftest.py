@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk.bench.machine import free_memory
+from lora_lab.bench.machine import free_memory
 from tests import kernel_option, prefill_option, slow_cases, thinning
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport

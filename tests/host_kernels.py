@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk.prefill.exact.cuda.arguments import Argument, packed
-from lora_sdk.prefill.exact.cuda.source import KERNELS, SOURCE
+from lora_prefill.exact.cuda.arguments import Argument, packed
+from lora_prefill.exact.cuda.source import KERNELS, SOURCE
 
 SHIM = r"""
 #include <math.h>

@@ -16,11 +16,11 @@ from lora_host.cluster_file import load_cluster
 from lora_host.overlay import load_overlay
 from lora_host.vrtbin import DESIGN_NAME, MAP_NAME, read_vrtbin
 from lora_host.xclbin import read_xclbin, write_xclbin
+from lora_lab.fleet.description import read_fleet
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
 from lora_sdk.cli.inspect import kind_of
-from lora_sdk.fleet.description import read_fleet
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.model import token_time
-from lora_sdk.timing.target import make_target
 from tests.mutations import Subject, damaged, rewritten
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ from random import Random
 
 from lora_sdk import demo_model_path
 from lora_sdk.cli.prompts import read_batch
-from lora_sdk.spec_tuning.table import FILE_NAME, load_tables
+from lora_sdk.spec.table import FILE_NAME, load_tables
 from lora_sdk.text.chat import find_template, render
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.mutations import Subject, as_json, damaged, rewritten

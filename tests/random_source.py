@@ -34,7 +34,7 @@ INPUT = np.float32(0.03)
 
 
 class RandomSource:
-    """A Source (see lora_sdk/prefill/exact/weights.py); lm_head is FP16."""
+    """A Source (see lora_prefill/exact/weights.py); lm_head is FP16."""
 
     def __init__(self, shape: str, layers: int, scheme: str) -> None:
         form, kv = SCHEMES[scheme]

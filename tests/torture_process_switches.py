@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from lora_lab.torture.host import child
+from lora_lab.torture.rig import Rig
 from lora_sdk.engine.handover import Handover
-from lora_sdk.torture.host import child
-from lora_sdk.torture.rig import Rig
 
 KEEPS_S = 45.0
 

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     )
     from lora_sdk.core.kv_arrays import KvArrays
     from lora_sdk.core.results import Delta, Output, Result, Verified
+    from lora_sdk.core.speculation_options import SpeculationOptions
     from lora_sdk.core.step import Row, StepResult
+    from lora_sdk.core.tree_shape import TreeShape
     from lora_sdk.core.verify import Tree
     from lora_sdk.core.weight_notices import WeightNotice
-    from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.sampling import BeamSearchParams, SamplingParams
@@ -53,11 +54,12 @@ _HOMES = {
     ),
     "lora_sdk.model.demo": ("demo_model_path",),
     "lora_sdk.engine.engine": ("Engine",),
-    "lora_sdk.dispatch.fleet": ("Fleet",),
     "lora_sdk.core.kv_arrays": ("KvArrays",),
     "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
     "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
+    "lora_sdk.core.speculation_options": ("SpeculationOptions",),
     "lora_sdk.core.step": ("Row", "StepResult"),
+    "lora_sdk.core.tree_shape": ("TreeShape",),
     "lora_sdk.core.verify": ("Tree",),
     "lora_sdk.core.weight_notices": ("WeightNotice",),
 }
@@ -69,7 +71,6 @@ __all__ = [
     "CommandError",
     "Delta",
     "Engine",
-    "Fleet",
     "HangError",
     "KvArrays",
     "LinkError",
@@ -82,9 +83,11 @@ __all__ = [
     "Result",
     "Row",
     "SamplingParams",
+    "SpeculationOptions",
     "StepResult",
     "TransportError",
     "Tree",
+    "TreeShape",
     "Verified",
     "WeightNotice",
     "__version__",

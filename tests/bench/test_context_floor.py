@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lora_lab.bench.long_context import held_text, random_kv, token_seconds
+from lora_lab.bench.memory import bound_threads
+from lora_lab.bench.suite_rows import MEASUREMENTS
+from lora_lab.bench.synthetic import SyntheticModels
 from lora_sdk import Engine
-from lora_sdk.bench.long_context import held_text, random_kv, token_seconds
-from lora_sdk.bench.memory import bound_threads
-from lora_sdk.bench.suite_rows import MEASUREMENTS
-from lora_sdk.bench.synthetic import SyntheticModels
 from lora_sdk.model.kv_formats import KvKind
 
 pytestmark = pytest.mark.bench

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lora_sdk.bench.measure import compare
-from lora_sdk.bench.memory import bound_threads
-from lora_sdk.bench.rounds import Workload
-from lora_sdk.bench.synthetic import SyntheticModels
+from lora_lab.bench.measure import compare
+from lora_lab.bench.memory import bound_threads
+from lora_lab.bench.rounds import Workload
+from lora_lab.bench.synthetic import SyntheticModels
 
 pytestmark = pytest.mark.bench
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lora_lab.synth.folder import synthesize
 from lora_sdk import BeamSearchParams, Engine, SamplingParams
-from lora_sdk.synth.folder import synthesize
 
 pytestmark = pytest.mark.bench
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.resolve import SpeculationRequest, Target, resolve
+from lora_sdk.core.speculation_options import SpeculationOptions
+from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.spec.resolve import SpeculationRequest, Target, resolve
 
 pytestmark = pytest.mark.bench
 

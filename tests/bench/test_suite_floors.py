@@ -1,11 +1,11 @@
-"""The floors of `lora bench --suite` on an idle machine of two cores."""
+"""The floors of `lora lab bench --suite` on an idle machine of two cores."""
 
 from __future__ import annotations
 
 import pytest
 
-from lora_sdk.bench.suite import markdown, run_suite
-from lora_sdk.bench.suite_rows import NAMES
+from lora_lab.bench.suite import markdown, run_suite
+from lora_lab.bench.suite_rows import NAMES
 
 pytestmark = pytest.mark.bench
 

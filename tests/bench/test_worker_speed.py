@@ -20,7 +20,7 @@ LENGTHS, RUNS = (128, 512, 2048), 5
 
 
 def exact(scheme: str) -> Computer:
-    from lora_sdk.prefill.exact.computer import ExactComputer
+    from lora_prefill.exact.computer import ExactComputer
 
     source = RandomSource(SHAPE, LAYERS, scheme)
     return ExactComputer(source.config, source, max(LENGTHS), *prefill_option.opened())
@@ -31,7 +31,7 @@ def fast() -> Computer:
     import torch
     import transformers
 
-    from lora_sdk.prefill.torch_computer import TorchComputer
+    from lora_prefill.torch_computer import TorchComputer
 
     fields = shape_json(SHAPE) | {"num_hidden_layers": LAYERS}
     config = transformers.AutoConfig.for_model(**fields)

@@ -1,4 +1,4 @@
-"""`lora bench` on the demo-sized end: its figures belong together, and memory is really read."""
+"""`lora lab bench` at demo size: its figures belong together, and memory is really read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from lora_host import native
 from lora_host.errors import RequestError
-from lora_sdk.bench import rounds
-from lora_sdk.bench.measure import compare, token_bytes
-from lora_sdk.bench.memory import ReadBuffer, WarmPages, bound_threads, copy_bandwidth
-from lora_sdk.bench.page_reporting import reports_free_pages
-from lora_sdk.bench.report import FIGURES, summarize
-from lora_sdk.bench.rounds import Round, Workload
-from lora_sdk.cli.bench import bench
+from lora_lab.bench import rounds
+from lora_lab.bench.measure import compare, token_bytes
+from lora_lab.bench.memory import ReadBuffer, WarmPages, bound_threads, copy_bandwidth
+from lora_lab.bench.page_reporting import reports_free_pages
+from lora_lab.bench.report import FIGURES, summarize
+from lora_lab.bench.rounds import Round, Workload
+from lora_lab.cli.bench import bench
 from lora_sdk.engine.engine import Engine
 from lora_sdk.sampling import SamplingParams
 from tests.variants import variant, write_checkpoint
@@ -62,7 +62,7 @@ def test_workloads_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert buffer.bytes >= min(count, 1 << 16)
         return Round(*[float(len(seen))] * len(FIGURES), reader="plain")
 
-    monkeypatch.setattr("lora_sdk.bench.measure.run_round", note)
+    monkeypatch.setattr("lora_lab.bench.measure.run_round", note)
     works = [Workload(folder, boards, 1, 8, 4) for boards in (1, 4)]
     one, four = compare(works, 3)
     assert seen == [1, 4, 1, 4, 1, 4]
@@ -132,8 +132,8 @@ def test_pages_are_held_until_loading_begins(monkeypatch: pytest.MonkeyPatch) ->
             said.append("given back" if self._buffer is not None else "again")
             super().close()
 
-    monkeypatch.setattr("lora_sdk.bench.memory.WarmPages", Noted)
-    monkeypatch.setattr("lora_sdk.bench.rounds.WarmPages", Noted)
+    monkeypatch.setattr("lora_lab.bench.memory.WarmPages", Noted)
+    monkeypatch.setattr("lora_lab.bench.rounds.WarmPages", Noted)
     clock = rounds._Loading(lambda: said.append(f"began {clock.began}"))
     clock(0, 5)
     clock(5, 5)
@@ -149,11 +149,11 @@ def test_many_pages_are_released_after_the_report(monkeypatch: pytest.MonkeyPatc
     held: list[bool] = []
     pages = WarmPages(1 << 20)
     monkeypatch.setattr(
-        "lora_sdk.bench.memory.wait_for_report", lambda: held.append(pages._buffer is not None)
+        "lora_lab.bench.memory.wait_for_report", lambda: held.append(pages._buffer is not None)
     )
     pages.release()
     assert held == [] and pages._buffer is None  # too few to be caught by one
-    monkeypatch.setattr("lora_sdk.bench.memory.MIN_SETTLED", 1 << 20)
+    monkeypatch.setattr("lora_lab.bench.memory.MIN_SETTLED", 1 << 20)
     pages = WarmPages(1 << 20)
     pages.release()
     assert held == [True] and pages._buffer is None

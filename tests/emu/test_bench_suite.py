@@ -1,5 +1,5 @@
-"""`lora bench --suite`: its table is complete, judged by its own limits, and honest where a part is
-not measured."""
+"""`lora lab bench --suite`: its table is complete, judged by its own limits, and honest where a
+part is not measured."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 from lora_host import native
 from lora_host.errors import RequestError
-from lora_sdk.bench import suite, suite_rows
-from lora_sdk.bench.machine import describe_machine, free_memory
-from lora_sdk.bench.many_rows import open_many, prompt_rate, together_rate
-from lora_sdk.bench.peak import peak
-from lora_sdk.bench.products import row_products
-from lora_sdk.bench.suite import markdown, run_suite
-from lora_sdk.bench.suite_rows import MEASUREMENTS, Figures, Measurement, Row, Setting
-from lora_sdk.bench.synthetic import SyntheticModels
-from lora_sdk.cli.bench import bench
+from lora_lab.bench import suite, suite_rows
+from lora_lab.bench.machine import describe_machine, free_memory
+from lora_lab.bench.many_rows import open_many, prompt_rate, together_rate
+from lora_lab.bench.peak import peak
+from lora_lab.bench.products import row_products
+from lora_lab.bench.suite import markdown, run_suite
+from lora_lab.bench.suite_rows import MEASUREMENTS, Figures, Measurement, Row, Setting
+from lora_lab.bench.synthetic import SyntheticModels
+from lora_lab.cli.bench import bench
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from tests.variants import variant, write_checkpoint
@@ -165,7 +165,7 @@ def test_rates_of_many_rows(folder: Path) -> None:
 
 def test_a_plot_needs_a_curve(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from lora_sdk.bench.plots import plot_curves
+    from lora_lab.bench.plots import plot_curves
 
     path = tmp_path / "rates.svg"
     with pytest.raises(RequestError, match="no curve"):

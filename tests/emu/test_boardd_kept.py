@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 END_S = 60.0
 KEEPER = """
 import sys, time
-from lora_sdk.replicas.daemon_command import serve_command
-from lora_sdk.replicas.kept_process import KeptProcess
+from lora_cluster.replicas.daemon_command import serve_command
+from lora_cluster.replicas.kept_process import KeptProcess
 kept = KeptProcess("test", lambda: serve_command(sys.argv[1], sys.argv[2:]))
 kept.start()
 while kept.state.told is None:

@@ -11,10 +11,10 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError, TransportError
 from lora_host.overlay import load_overlay
-from lora_sdk.torture.campaign import Campaign
-from lora_sdk.torture.faults import Fault, Run
-from lora_sdk.torture.folders import write_folders
-from lora_sdk.torture.rig import Rig
+from lora_lab.torture.campaign import Campaign
+from lora_lab.torture.faults import Fault, Run
+from lora_lab.torture.folders import write_folders
+from lora_lab.torture.rig import Rig
 
 BANK, OFFSET, BYTES = 3, 4096, 4096
 WORD = OFFSET // 8 + 5

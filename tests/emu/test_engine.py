@@ -117,7 +117,7 @@ def test_a_stop_string_counts_from_min_tokens_on(engine: Engine) -> None:
 
 
 def test_evaluation_sums_the_prompts_own_log_probabilities(engine: Engine) -> None:
-    from lora_sdk.bench.evaluation import evaluate_text
+    from lora_sdk.engine.evaluation import evaluate_text
 
     text = PROMPTS[2] * 3
     entries = alone(engine, text, SamplingParams(max_tokens=1, prompt_logprobs=0)).prompt_logprobs

@@ -19,14 +19,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lora_cluster import Fleet
+from lora_cluster.cli.fleet import fleet_command
+from lora_cluster.dispatch.place import Place
 from lora_host import abi
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk import BeamSearchParams, Engine, Fleet, Result, SamplingParams
-from lora_sdk.cli.fleet import fleet_command
-from lora_sdk.dispatch.place import Place
+from lora_lab.synth.folder import synthesize
+from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.prefill.job import Job, Part
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesize
 from tests.recovery_rig import Folders, inject, mixed, opened, speculation, write_folders
 from tests.unit.test_synth import TINY
 

@@ -18,10 +18,10 @@ from safetensors import safe_open
 
 from lora_host import abi
 from lora_host.errors import LoraError, RequestError, TransportError
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, KvArrays, Result
 from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesize
 from tests.adapter_folders import Folder, write_adapter
 from tests.recovery_rig import inject
 from tests.unit.test_synth import TINY

@@ -196,7 +196,7 @@ with Engine(sys.argv[1], boards=int(sys.argv[2]), context=64, max_sequences=1) a
 def test_peak_memory_is_little_more_than_what_is_placed(
     tmp_path: Path, dtype: str, boards: int
 ) -> None:
-    from lora_sdk.synth.folder import synthesize
+    from lora_lab.synth.folder import synthesize
 
     synthesize("gpt2-345m", tmp_path / "model", dtype=dtype)
     command = [sys.executable, "-c", PEAK, str(tmp_path / "model"), str(boards)]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from lora_host import native
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, KvArrays
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesize
 from tests.oracle.arithmetic import F32, attend
 from tests.oracle.forward import Oracle, load_weights
 

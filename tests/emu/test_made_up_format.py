@@ -139,6 +139,6 @@ def test_without_its_file_the_folder_is_refused_by_name(folder: Path) -> None:
 
 def test_no_file_of_the_package_knows_the_format() -> None:
     root = Path(__file__).resolve().parents[2]
-    for path in (*root.glob("sdk/lora_sdk/**/*.py"), *root.glob("host/lora_host/**/*.py")):
+    for path in (*root.glob("sdk/**/*.py"), *root.glob("host/lora_host/**/*.py")):
         text = path.read_text(encoding="utf-8")
         assert f'"{METHOD}"' not in text and made_up_format.FORMAT.name not in text, path

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
+from lora_lab.synth.folder import synthesize
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.adapters.weights import content_digest
 from lora_sdk.core.key_columns import board_columns
 from lora_sdk.core.options import EngineOptions
+from lora_sdk.core.speculation_options import SpeculationOptions
 from lora_sdk.core.worker_name import WorkerName, parse_worker
 from lora_sdk.prefill.boards import BoardsComputer, step_ends, worker_options
 from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.synth.folder import synthesize
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.commands import lora_run
 from tests.draft_folders import write_head

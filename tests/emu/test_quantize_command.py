@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from lora_sdk import Engine
-from lora_sdk.bench.evaluation import evaluate_text
+from lora_sdk.engine.evaluation import evaluate_text
 from lora_sdk.model.config import load_config
 from lora_sdk.model.demo import demo_model_path
 from lora_sdk.quant.quantize import quantize

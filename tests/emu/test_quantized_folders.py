@@ -1,5 +1,5 @@
-"""Quantized folders on boards: what `lora synth` writes loads, runs and equals the oracle on what
-the checkpoint reads; refusals are one line."""
+"""Quantized folders on boards: what `lora lab synth` writes loads, runs and equals the oracle on
+what the checkpoint reads; refusals are one line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_host.vrtd_mock.process import MockServer
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesize
 from tests.commands import LORA, command, lora_run, one_line_error
 from tests.drive import Driver, open_runner
 from tests.quantized import oracle_of

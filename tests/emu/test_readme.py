@@ -24,7 +24,7 @@ LINES = [
 
 def marked(line: str) -> object:
     """Calibration and measurements take seconds."""
-    slow = line.startswith(("lora quantize", "lora bench"))
+    slow = line.startswith(("lora quantize", "lora lab bench"))
     return pytest.param(line, marks=pytest.mark.slow if slow else ())
 
 

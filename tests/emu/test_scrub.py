@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lora_cluster import Fleet
 from lora_host import abi
 from lora_host.errors import LoraError, RequestError, TransportError
-from lora_sdk import BeamSearchParams, Engine, Fleet, Result, SamplingParams
+from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run as lora_run_command
 from lora_sdk.cli.statistics import Statistics
@@ -374,13 +375,15 @@ def test_the_share_is_kept_and_all_weights_are_summed_in_time(folders: Folders) 
             sum(pace.seconds(one.bytes) for one in scrubber._regions.all if one.board == board)
             for board in range(2)
         )
-        steps = ceil(each / (share * pace.least_step)) + 1
+        steps = ceil(each * pace.clock_hz / (share * pace.token_cycles)) + 1
         while engine._stepper.progress - begun < steps:
             tokens_of(engine, PROMPT[:4], tokens=60)
             ran = engine._stepper.progress - begun
             use = scrubber.use
-            assert use.modelled_seconds <= share * ran * pace.least_step
-        more = ceil(pace.seconds(scrubber.facts.slice_bytes) / (share * pace.least_step))
+            assert use.modelled_seconds <= share * ran * pace.token_cycles / pace.clock_hz
+        more = ceil(
+            pace.seconds(scrubber.facts.slice_bytes) * pace.clock_hz / (share * pace.token_cycles)
+        )
         tokens_of(engine, PROMPT[:4], tokens=more + 20)  # a command may have waited for its credit
         assert scrubber.use.passes >= 1
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from lora_host.vrtd_mock.process import MockServer
-from lora_sdk.timing.host_access import step_accesses
+from lora_lab.timing.host_access import step_accesses
 from tests.slash import build_card, run_client
 
 # The counts of the card that is preloaded: a step's transfers are inside one page each.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lora_host.errors import ModelError
-from lora_sdk.torture import soak as soaks
-from lora_sdk.torture.folders import write_folders
-from lora_sdk.torture.kinds import BY_NAME
-from lora_sdk.torture.rig import Rig
-from lora_sdk.torture.soak import REPEATED, Soak, soak_kinds
-from lora_sdk.torture.soak_load import KINDS, Asked, all_requests
-from lora_sdk.torture.soak_report import Held, SoakReport, Took
+from lora_lab.torture import soak as soaks
+from lora_lab.torture.folders import write_folders
+from lora_lab.torture.kinds import BY_NAME
+from lora_lab.torture.rig import Rig
+from lora_lab.torture.soak import REPEATED, Soak, soak_kinds
+from lora_lab.torture.soak_load import KINDS, Asked, all_requests
+from lora_lab.torture.soak_report import Held, SoakReport, Took
 
 
 def test_a_value_that_is_not_finite_has_weights_summed_that_were_right_before_it(

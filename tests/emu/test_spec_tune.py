@@ -12,17 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from lora_host.errors import RequestError
-from lora_sdk import Engine, SamplingParams, demo_model_path
-from lora_sdk.cli.main import lora
-from lora_sdk.cli.outcome import run_command
-from lora_sdk.spec.draft_model import DraftModel
-from lora_sdk.spec.eagle3 import Eagle3
-from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.acceptance import accepted_nodes, rounds_of
-from lora_sdk.spec_tuning.acceptance_file import Measured
-from lora_sdk.spec_tuning.analysis import analyze
-from lora_sdk.spec_tuning.collect import (
+from lora_lab.spec_tuning.acceptance import accepted_nodes, rounds_of
+from lora_lab.spec_tuning.acceptance_file import Measured
+from lora_lab.spec_tuning.analysis import analyze
+from lora_lab.spec_tuning.collect import (
     NEW_TOKENS,
     OwnText,
     Prompts,
@@ -31,11 +24,19 @@ from lora_sdk.spec_tuning.collect import (
     model_ranks,
     proposer_ranks,
 )
-from lora_sdk.spec_tuning.head_ranks import head_ranks, layers_of_head
-from lora_sdk.spec_tuning.measure import TuneRequest, measure
-from lora_sdk.spec_tuning.table import find_table, load_tables
-from lora_sdk.spec_tuning.tree_search import maximal_tree
-from lora_sdk.spec_tuning.tuning import BoardSetup, modelled_tables, wall_tables
+from lora_lab.spec_tuning.head_ranks import head_ranks, layers_of_head
+from lora_lab.spec_tuning.measure import TuneRequest, measure
+from lora_lab.spec_tuning.tree_search import maximal_tree
+from lora_lab.spec_tuning.tuning import BoardSetup, modelled_tables, wall_tables
+from lora_lab.timing.run import time_engine
+from lora_sdk import Engine, SamplingParams, demo_model_path
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
+from lora_sdk.core.speculation_options import SpeculationOptions
+from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.spec.draft_model import DraftModel
+from lora_sdk.spec.eagle3 import Eagle3
+from lora_sdk.spec.table import find_table, load_tables
 from tests.commands import LORA, command, lora_run
 
 DEMO = demo_model_path()
@@ -179,7 +180,7 @@ def test_a_run_gains_what_the_shipped_table_says() -> None:
     for name, options in (("plain", None), ("auto", table.options())):
         with Engine(DEMO, boards=4, speculation=options) as engine:
             tokens = engine.tokenizer.encode(TEXT.read_text(), special=False)
-            time = engine.model_time()
+            time = time_engine(engine)
             for start in range(0, 6000, 750):
                 engine.generate(tokens[start : start + 100], params)
             seconds[name] = time.totals(False).seconds
@@ -237,7 +238,7 @@ def test_commands_collect_tune_show_and_follow(
 
 
 def lora_spec(*arguments: object) -> int:
-    """`lora spec` in this process; its exit code."""
+    """`lora lab spec` in this process; its exit code."""
     return run_command(lora, "lora", ["spec", *map(str, arguments)])
 
 
@@ -254,7 +255,7 @@ def lora_spec(*arguments: object) -> int:
         (("tune", DEMO, "lookup", "--objective", "wall"), "give --text"),
         (("tune", DEMO, "lookup", "--largest", 5), "expected 6 to 256"),
         (("tune", DEMO, "lookup", "--acceptance", TEXT), "not a file of measured acceptance"),
-        (("show", TEXT.parent), "lora spec tune writes one"),
+        (("show", TEXT.parent), "lora lab spec tune writes one"),
         (("design", "lora-f", "gpt2-345m"), "no draft model"),
         (("design", "flightllm-sd", "llama3.1-8b", "-c", 0), "out of range"),
     ],

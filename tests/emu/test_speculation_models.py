@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
+from lora_sdk.core.speculation_options import SpeculationOptions
+from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.synth.folder import synthesize
 from tests.adapter_folders import Folder, write_adapter
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine
 from lora_sdk.cli.run_command import lora_run
 from lora_sdk.loading import weights
-from lora_sdk.synth.folder import synthesize
 
 PROMPT = [(37 * i + 11) % 1000 for i in range(33)]
 SHAPE = {  # large enough for its matrices and its attention to be shared

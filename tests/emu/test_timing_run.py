@@ -1,4 +1,4 @@
-"""Modelled time of emulated runs: the same as `lora model` says of the same steps and overlay."""
+"""Modelled time of emulated runs: what `lora lab model` says of the same steps and overlay."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lora_lab.timing import step as steps
+from lora_lab.timing.model import token_time
+from lora_lab.timing.run import RunTime, time_engine
+from lora_lab.timing.target import OverlayTarget
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.core.verify import Tree
 from lora_sdk.model.config import load_config
 from lora_sdk.model.demo import demo_model_path
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.model import token_time
-from lora_sdk.timing.run import RunTime
-from lora_sdk.timing.target import OverlayTarget
 
 PROMPT = [5, 9, 2, 40, 17, 3, 8]
 GREEDY = SamplingParams(max_tokens=6, ignore_eos=True)
@@ -25,7 +25,7 @@ GREEDY = SamplingParams(max_tokens=6, ignore_eos=True)
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def run(request: pytest.FixtureRequest) -> tuple[RunTime, OverlayTarget]:
     with Engine(boards=request.param, context=128) as engine:
-        time = engine.model_time()
+        time = time_engine(engine)
         engine.generate(PROMPT, GREEDY)
         engine.generate(PROMPT, replace(GREEDY, temperature=0.8, seed=3))  # not the boards' loop
         sequence = engine.open_sequence()
@@ -67,7 +67,7 @@ def test_time_does_not_depend_on_values() -> None:
     for seed in (1, 2):
         tokens = [int(t) for t in np.random.default_rng(seed).integers(10, 200, 9)]
         with Engine(boards=2, context=64) as engine:
-            time = engine.model_time()
+            time = time_engine(engine)
             engine.generate(tokens, GREEDY)
             sums.append((time.totals(True).seconds, time.totals(False).seconds))
     assert sums[0] == sums[1]
@@ -100,7 +100,7 @@ def test_statistics_say_modelled(run) -> None:
 def test_sums_of_weights_are_counted_and_charged() -> None:
     with Engine(boards=2) as engine:
         assert engine._watch is not None
-        scrubber, time = engine._watch.scrubber, engine.model_time()
+        scrubber, time = engine._watch.scrubber, time_engine(engine)
         assert not scrubber.prove() and not scrubber.use.operations  # since loading no row ran
         while not scrubber.use.passes:
             assert not scrubber.advance_for(60)

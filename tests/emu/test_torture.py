@@ -21,21 +21,21 @@ import pytest
 from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import FailureFields, HangError, LinkError, RequestError
+from lora_lab.torture import campaign as campaigns
+from lora_lab.torture.campaign import Campaign, Verdict, draw
+from lora_lab.torture.faults import Fault, Run, draws_of
+from lora_lab.torture.folders import write_folders
+from lora_lab.torture.jobs import verdict_from
+from lora_lab.torture.kinds import BY_NAME, KINDS, Kind
+from lora_lab.torture.oracle import Judge, Observed
+from lora_lab.torture.phases import PHASES, Phase
+from lora_lab.torture.replay import run_from
+from lora_lab.torture.report import Report
+from lora_lab.torture.rig import Rig
+from lora_lab.torture.table import host_table, table
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.core.scrubber import Scrubber
-from lora_sdk.torture import campaign as campaigns
-from lora_sdk.torture.campaign import Campaign, Verdict, draw
-from lora_sdk.torture.faults import Fault, Run, draws_of
-from lora_sdk.torture.folders import write_folders
-from lora_sdk.torture.jobs import verdict_from
-from lora_sdk.torture.kinds import BY_NAME, KINDS, Kind
-from lora_sdk.torture.oracle import Judge, Observed
-from lora_sdk.torture.phases import PHASES, Phase
-from lora_sdk.torture.replay import run_from
-from lora_sdk.torture.report import Report
-from lora_sdk.torture.rig import Rig
-from lora_sdk.torture.table import host_table, table
 from tests.processes import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "torture.md"
@@ -337,7 +337,7 @@ def test_folders_of_killed_campaigns_go(
 ) -> None:
     folders = tmp_path / "temporary"
     folders.mkdir()
-    words = [sys.executable, "-m", "lora_sdk.torture.jobs", "emu", "0", "0", "100000", "1"]
+    words = [sys.executable, "-m", "lora_lab.torture.jobs", "emu", "0", "0", "100000", "1"]
     environment = {**os.environ, "TMPDIR": str(folders)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as campaign:
         assert campaign.stdout is not None and campaign.stdout.readline()
@@ -351,7 +351,7 @@ def test_folders_of_killed_campaigns_go(
     assert not list(folders.iterdir())
 
 
-COMMAND = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "torture")
+COMMAND = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "lab", "torture")
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.torture.campaign import Verdict
-from lora_sdk.torture.faults import Fault, Run
-from lora_sdk.torture.host.campaign import (
+from lora_lab.torture.campaign import Verdict
+from lora_lab.torture.faults import Fault, Run
+from lora_lab.torture.host.campaign import (
     Ended,
     HostCampaign,
     _left_by,
@@ -22,9 +22,9 @@ from lora_sdk.torture.host.campaign import (
     _wrong_end,
     draw,
 )
-from lora_sdk.torture.host.kinds import BY_NAME, KINDS, Kind, kinds_of, phases_of
-from lora_sdk.torture.host.places import PLACES, Place
-from lora_sdk.torture.replay import run_from
+from lora_lab.torture.host.kinds import BY_NAME, KINDS, Kind, kinds_of, phases_of
+from lora_lab.torture.host.places import PLACES, Place
+from lora_lab.torture.replay import run_from
 
 PLACE = Place({}, ("xrt:0", "xrt:1"))
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk.torture import campaign as campaigns
-from lora_sdk.torture.campaign import Campaign
-from lora_sdk.torture.faults import Fault, Run, draws_of
-from lora_sdk.torture.folders import Folders, write_folders
-from lora_sdk.torture.host import kinds as host_kinds
-from lora_sdk.torture.host.campaign import HostCampaign
-from lora_sdk.torture.kinds import BY_NAME
-from lora_sdk.torture.rig import Rig
+from lora_lab.torture import campaign as campaigns
+from lora_lab.torture.campaign import Campaign
+from lora_lab.torture.faults import Fault, Run, draws_of
+from lora_lab.torture.folders import Folders, write_folders
+from lora_lab.torture.host import kinds as host_kinds
+from lora_lab.torture.host.campaign import HostCampaign
+from lora_lab.torture.kinds import BY_NAME
+from lora_lab.torture.rig import Rig
 from tests import torture_process_switches as processes
 from tests.torture_switches import BENIGN, OFF, Detection
 

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lora_cluster import Fleet
+from lora_cluster.cli.fleet import fleet_command
 from lora_host import abi
 from lora_host.errors import RequestError, TransportError
-from lora_sdk import Engine, Fleet, SamplingParams, WeightNotice
-from lora_sdk.bench.evaluation import evaluate_text
+from lora_sdk import Engine, SamplingParams, WeightNotice
 from lora_sdk.cli.chat import chat
 from lora_sdk.cli.conversation import Conversation
-from lora_sdk.cli.fleet import fleet_command
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run as lora_run_command
 from lora_sdk.cli.statistics import Statistics
+from lora_sdk.engine.evaluation import evaluate_text
 from tests.fault_table import PROMPT
 from tests.recovery_rig import WHICH, Disturbed, Folders, inject, opened, speculation, write_folders
 from tests.scrub_rig import flip, sum_at_every_step, sum_nothing

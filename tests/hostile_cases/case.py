@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lora_host.overlay import load_overlay
-from lora_sdk.synth.folder import synthesize
+from lora_lab.synth.folder import synthesize
 from tests.adapter_folders import Folder, write_adapter
 from tests.variants import Variant, variant, write_checkpoint, write_container
 

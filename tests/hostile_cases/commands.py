@@ -45,7 +45,7 @@ def fleet(
 ) -> Words:
     fields = {"model": model, "load": load, **more}
     text = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
-    return ("model", "--fleet", put(place.path / "fleet.yaml", text))
+    return ("lab", "model", "--fleet", put(place.path / "fleet.yaml", text))
 
 
 def dispatched(place: Place, *, content: str) -> Words:
@@ -231,7 +231,7 @@ CASES = (
     Case("flags: a model that is missing", words(*RUN, "-p", "a", "-m", "/no/where"), "not exist", 2),
     Case("flags: a model that is a file", words(*RUN, "-p", "a", "-m", "/etc/passwd"), "expected a Hugging Face model folder or", 2),
     Case("flags: a shape that is missing", words(
-        "model", "--design", "lora-f", "--model", "nowhere", "-c", "1"), "neither a folder", 2),
+        "lab", "model", "--design", "lora-f", "--model", "nowhere", "-c", "1"), "neither a folder", 2),
     Case("flags: --boards 3", words(*RUN, "-p", "a", "--boards", "3"), "1, 2, 4, 8, 16, 32 or 64", 2),
     Case("flags: --boards 10^5000", words(*RUN, "-p", "a", "--boards", "9" * 5000), "boards is", 2),
     Case("flags: --temp nan", words(*RUN, "-p", "a", "--temp", "nan"), "temperature", 2),
@@ -241,28 +241,28 @@ CASES = (
     Case("flags: --kernels evil", words(*RUN, "-p", "a", "--kernels", "evil"), "kernels", 2),
     Case("flags: an unknown one", words(*RUN, "-p", "a", "--evil"), "--evil", 2),
     Case("flags: an unknown command", words("evil"), "no command 'evil'", 2),
-    Case("flags: a command nearly right", words("benhc"), "no command 'benhc'; did you mean 'bench'?", 2),
+    Case("flags: a command nearly right", words("serv"), "no command 'serv'; did you mean 'serve'?", 2),
     Case("flags: -n x", words(*RUN, "-p", "a", "-n", "x"), "-n", 2),
     *(
-        Case(f"boards: {count} of {command[0]} {command[1]}", words(*command, "--boards", count),
+        Case(f"boards: {count} of {" ".join(command[:3])}", words(*command, "--boards", count),
              f"{count} boards were requested; expected 1, 2, 4, 8, 16, 32 or 64", 2)
         for count in (0, 3, 128)
         for command in (
-            ("plan", "--model", "llama2-7b"), ("dse", "--model", "gpt2-345m"),
-            ("plot", "scaling", "-o", "PLOT"), ("plot", "breakdown", "-o", "PLOT"),
-            ("spec", "design", "flightllm-sd", "llama2-7b"),
+            ("plan", "--model", "llama2-7b"), ("lab", "dse", "--model", "gpt2-345m"),
+            ("lab", "plot", "scaling", "-o", "PLOT"), ("lab", "plot", "breakdown", "-o", "PLOT"),
+            ("lab", "spec", "design", "flightllm-sd", "llama2-7b"),
         )
     ),
     Case("boards: a curve of one", words(
-        "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4, 8, 16, 32 or 64", 2),
+        "lab", "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4, 8, 16, 32 or 64", 2),
     *(
         Case(f"positions: {' '.join(command[:2])}", words(*command), "more than the model's", 2)
         for command in (
-            ("model", "-c", "4097", "--design", "own-u280", "-m", "llama2-7b"),
-            ("model", "--in", "4000", "--out", "97", "--design", "own-u280", "-m", "llama2-7b"),
-            ("dse", "--in", "1000", "--out", "25", "-m", "gpt2-345m"),
-            ("plot", "roofline", "-c", "4097", "-m", "llama2-7b", "-o", "PLOT"),
-            ("spec", "design", "flightllm-sd", "llama2-7b", "-c", "4097"),
+            ("lab", "model", "-c", "4097", "--design", "own-u280", "-m", "llama2-7b"),
+            ("lab", "model", "--in", "4000", "--out", "97", "--design", "own-u280", "-m", "llama2-7b"),
+            ("lab", "dse", "--in", "1000", "--out", "25", "-m", "gpt2-345m"),
+            ("lab", "plot", "roofline", "-c", "4097", "-m", "llama2-7b", "-o", "PLOT"),
+            ("lab", "spec", "design", "flightllm-sd", "llama2-7b", "-c", "4097"),
         )
     ),
     Case("prefill: a model in the exact mode", words(
@@ -280,22 +280,22 @@ CASES = (
     Case("kv: int8 on an overlay without it", words(
         *RUN, "-p", "a", "-m", "MODEL", "--kv", "int8", "--overlay", "lora_f_u280"), "take overlay", 2),
     Case("kv: int3", words(*RUN, "-p", "a", "--kv", "int3"), "--kv is 'int3'; expected 'auto'", 2),
-    Case("spec show: two models", words("spec", "show", "a", "-m", "b"), "named twice, a and b", 2),
-    Case("spec show: no table", words("spec", "show", "-m", "MODEL"), "no such table", 2),
+    Case("spec show: two models", words("lab", "spec", "show", "a", "-m", "b"), "named twice, a and b", 2),
+    Case("spec show: no table", words("lab", "spec", "show", "-m", "MODEL"), "no such table", 2),
     *(
         Case(f"names: a long one of {command[-1]}", words(*command, "a" * 5000), "File name too long", 2)
         for command in (
-            (*RUN, "-p", "a", "-m"), ("inspect",), ("spec", "show"), ("model", "--fleet"),
+            (*RUN, "-p", "a", "-m"), ("inspect",), ("lab", "spec", "show"), ("lab", "model", "--fleet"),
             ("plan", "--model"), (*RUN, "-m", "MODEL", "--batch"),
         )
     ),
     *(
-        Case(f"folders: a missing one of {command[0]}", words(*command), "/no/where", 2)
+        Case(f"folders: a missing one of {" ".join(command[:2])}", words(*command), "/no/where", 2)
         for command in (
-            ("quantize", "/no/where", "/tmp/out", "--scheme", "w8a8"), ("synth", "/no/where", "/tmp/out"),
-            ("bench", "-m", "/no/where"), ("serve", "-m", "/no/where"), ("chat", "-m", "/no/where"),
+            ("quantize", "/no/where", "/tmp/out", "--scheme", "w8a8"), ("lab", "synth", "/no/where", "/tmp/out"),
+            ("lab", "bench", "-m", "/no/where"), ("serve", "-m", "/no/where"), ("chat", "-m", "/no/where"),
             ("eval", "-m", "/no/where", "--text", "/etc/hostname"), ("plan", "-m", "/no/where"),
-            ("spec", "tune", "/no/where", "lookup", "--text", "/etc/hostname"),
+            ("lab", "spec", "tune", "/no/where", "lookup", "--text", "/etc/hostname"),
         )
     ),
     *(
@@ -307,25 +307,25 @@ CASES = (
              "is a folder; expected a regular file", 2)
         for command in (
             ("validate", "--cluster"), ("plan", "--cluster"), ("links", "--cluster"), ("inspect",),
-            ("model", "--fleet"), ("fleet", "MODEL"),
+            ("lab", "model", "--fleet"), ("fleet", "MODEL"),
         )
     ),
     *(
-        Case(f"folders: a file in the place of one of {command[0]} {command[1]}", words(*command, "/etc/passwd"), says, 2)
+        Case(f"folders: a file in the place of one of {" ".join(command[:3])}", words(*command, "/etc/passwd"), says, 2)
         for says, command in (
             ("is another file; expected", ("plan", "--model")), ("is another file; expected", ("chat", "-m")),
-            ("expected a Hugging Face model folder", ("bench", "-m")),
-            ("is a file, expected a model folder", ("dse", "--model")),
-            ("is a file, expected a model folder", ("model", "--design", "lora-f", "-c", "9", "--model")),
-            ("is a file, expected a model folder", ("plot", "scaling", "-o", "PLOT", "--model")),
+            ("expected a Hugging Face model folder", ("lab", "bench", "-m")),
+            ("is a file, expected a model folder", ("lab", "dse", "--model")),
+            ("is a file, expected a model folder", ("lab", "model", "--design", "lora-f", "-c", "9", "--model")),
+            ("is a file, expected a model folder", ("lab", "plot", "scaling", "-o", "PLOT", "--model")),
         )
     ),
-    Case("beams: beyond the model's positions", words("model", "--design", "own-u280", "--model", "gpt2-345m",
+    Case("beams: beyond the model's positions", words("lab", "model", "--design", "own-u280", "--model", "gpt2-345m",
          "--beams", "4", "--in", "1000", "--out", "32"), "1032 positions, 8 more than the model's 1024", 2),
     *(
-        Case(f"output: {command[0]} into nowhere", words(*command), "/no/where is no folder; make it first", 2)
+        Case(f"output: {" ".join(command[:2])} into nowhere", words(*command), "/no/where is no folder; make it first", 2)
         for command in (
-            ("synth", "gpt2-345m", "/no/where/x"),
+            ("lab", "synth", "gpt2-345m", "/no/where/x"),
             ("quantize", "MODEL", "/no/where/x", "--scheme", "w4a16"),
         )
     ),
@@ -333,9 +333,9 @@ CASES = (
          "kv_offload is 1e+06 GiB; this computer has", 2),
     Case("kv: more pages than the disk has room", words(*RUN, "-p", "a", "--kv-offload", "1000000",
          "--kv-offload-dir", "/tmp"), "kv_offload is 1e+06 GiB; /tmp has", 2),
-    Case("dse: a board without HBM", words("dse", "--model", "gpt2-345m", "--board", "u250"),
+    Case("dse: a board without HBM", words("lab", "dse", "--model", "gpt2-345m", "--board", "u250"),
          "board 'u250': no design is searched for it; did you mean 'u280'?", 2),
-    Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),
+    Case("fleet: missing", words("lab", "model", "--fleet", "/no/where"), "/no/where", 2),
     Case("fleet: empty", partial(fleet, load="", model=""), "found None, expected type object"),
     Case("fleet: no workers", partial(fleet), "no workers and no clusters"),
     Case("fleet: an unknown model", partial(fleet, workers="[{gpu: a100}]", model="gpt9"), "gpt9"),
@@ -353,7 +353,7 @@ CASES = (
             ("devices and boards", "clusters: [{devices: [xrt:0], boards: 2}]", "fleet.yaml: clusters.0: boards is 2, devices name 1"),
             ("a worker that is none", "workers: [{prefill: boards}]", "fleet.yaml: workers.0: prefill is 'boards'; expected"),
             ("a worker of 3 boards", "workers: [{}, {prefill: 'boards:3'}]", "fleet.yaml: workers.1: prefill is 'boards:3'"),
-            ("a GPU to open", "workers: [{gpu: a100}]", "fleet.yaml: workers.0: gpu 'a100' is simulated by lora model --fleet alone"),
+            ("a GPU to open", "workers: [{gpu: a100}]", "fleet.yaml: workers.0: gpu 'a100' is simulated by lora lab model --fleet alone"),
             ("nothing to open", "workers: []", "fleet.yaml: no workers and no clusters"),
             ("an unknown field", "worker: []", "fleet.yaml: top level: unknown field 'worker', did you mean 'workers'?"),
         )
@@ -370,14 +370,14 @@ CASES = (
     Case("output: --trace into nowhere", words(
         *RUN, "-p", "a", "--trace", "/no/where/t.json"), "/no/where is no folder", 2),
     Case("output: --trace is a folder", words(*RUN, "-p", "a", "--trace", "/tmp"), "is a directory", 2),
-    Case("output: lora model --trace", words("model", "--design", "lora-f", "--model", "gpt2-345m",
+    Case("output: lora lab model --trace", words("lab", "model", "--design", "lora-f", "--model", "gpt2-345m",
         "-c", "9", "--trace", "/no/where/t"), "/no/where is no folder", 2),
-    Case("output: lora dse --manifest", words(
-        "dse", "--model", "gpt2-345m", "--manifest", "/no/where/m"), "/no/where is no folder", 2),
-    Case("output: lora plot", words(
-        "plot", "scaling", "-o", "/no/where/m.png"), "/no/where is no folder", 2),
-    Case("output: lora spec collect", words(
-        "spec", "collect", "MODEL", "lookup", "-o", "/no/where/x"), "/no/where is no folder", 2),
+    Case("output: lora lab dse --manifest", words(
+        "lab", "dse", "--model", "gpt2-345m", "--manifest", "/no/where/m"), "/no/where is no folder", 2),
+    Case("output: lora lab plot", words(
+        "lab", "plot", "scaling", "-o", "/no/where/m.png"), "/no/where is no folder", 2),
+    Case("output: lora lab spec collect", words(
+        "lab", "spec", "collect", "MODEL", "lookup", "-o", "/no/where/x"), "/no/where is no folder", 2),
     Case("speculation: a draft that is missing", words(
         *RUN, "-p", "a", "--draft", "/no/where"), "/no/where", 2),
     Case("speculation: rows of a text", words(*RUN, "-p", "a", "--speculative", "x"), "--speculative x: expected auto", 2),

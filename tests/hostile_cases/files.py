@@ -83,7 +83,7 @@ CASES = (
     *_no_file("calibration text", partial(argument, command=QUANTIZE), 2),
     *_no_file("evaluation text", partial(argument, command=("eval", "--text", "{}")), 2),
     *_no_file("API keys", partial(argument, command=("serve", "--api-key-file", "{}")), 2),
-    *_no_file("table", partial(argument, command=("spec", "show", "{}"))),
+    *_no_file("table", partial(argument, command=("lab", "spec", "show", "{}"))),
     *_no_file("a table's model", partial(
         model, file="speculation.json", command=("lora-run", "-p", "x", "-m"))),
 )  # fmt: skip

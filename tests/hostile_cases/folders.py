@@ -72,7 +72,7 @@ def adapter_file(place: Place, *, name: str, content: object) -> Words:
 
 
 def speculation(place: Place, *, content: object) -> Words:
-    return ("spec", "show", put(place.path / "speculation.json", content))
+    return ("lab", "spec", "show", put(place.path / "speculation.json", content))
 
 
 WEIGHTS = partial(file, name="model.safetensors")

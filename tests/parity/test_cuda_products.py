@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lora_host.errors import RequestError
+from lora_prefill.exact import nvrtc
+from lora_prefill.exact.cuda.source import KERNELS, SOURCE
 from lora_sdk import Engine, Result
-from lora_sdk.prefill.exact import nvrtc
-from lora_sdk.prefill.exact.cuda.source import KERNELS, SOURCE
 from tests.host_kernels import HostLauncher
 from tests.parity.test_exact_prefill import Source, compute, same
 from tests.quantized import SCHEMES
@@ -130,8 +130,8 @@ def test_the_source_on_the_host_passes_the_comparison_of_opening(
 def compare_on_host(launcher: HostLauncher) -> None:
     import torch
 
-    from lora_sdk.prefill.exact.cuda.comparison import compare
-    from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
+    from lora_prefill.exact.cuda.comparison import compare
+    from lora_prefill.exact.cuda.kernels import CudaKernels
 
     with torch.inference_mode():
         compare(partial(CudaKernels, launcher), torch.device("cpu"))
@@ -161,9 +161,9 @@ def test_the_kernels_on_the_host_within_a_model(scheme: str, kernel: str, tmp_pa
     """The same source and the same launches, with the host in the driver's place."""
     import torch
 
-    from lora_sdk.prefill.exact.computer import ExactComputer
-    from lora_sdk.prefill.exact.cuda.kernels import CudaKernels
-    from lora_sdk.prefill.exact.kernels import TorchKernels
+    from lora_prefill.exact.computer import ExactComputer
+    from lora_prefill.exact.cuda.kernels import CudaKernels
+    from lora_prefill.exact.kernels import TorchKernels
 
     launcher = HostLauncher(tmp_path)
     model = Source(write_checkpoint(variant("llama_linear"), tmp_path / "model"), SCHEMES[scheme])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lora_sdk import Engine, Fleet, Result, SamplingParams
+from lora_cluster import Fleet
+from lora_sdk import Engine, Result, SamplingParams
 from tests.parity.test_exact_prefill import TOKENS, adapter_of, one_thread, written
 
 __all__ = ["one_thread"]  # a fixture

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from lora_host.emu.attention import attend as reference
 from lora_host.errors import ModelError, RequestError
+from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.adapters.weights import content_digest, load_adapter_weights
 from lora_sdk.core.key_columns import board_columns
@@ -23,7 +24,6 @@ from lora_sdk.model import operations as ops
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesize
 from tests import prefill_option
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.emu.test_every_family import variant_of
@@ -35,7 +35,7 @@ from tests.unit.test_synth import TINY
 from tests.variants import VARIANTS, Variant, variant, write_checkpoint
 
 if TYPE_CHECKING:
-    from lora_sdk.prefill.exact.computer import ExactComputer
+    from lora_prefill.exact.computer import ExactComputer
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules", "one_thread")]
 
@@ -73,7 +73,7 @@ def written(kind: str, scheme: str, folder: Path, heads: int = 4) -> Path:
 
 
 def computer(config: Any, source: Any, context: int = 1024) -> ExactComputer:
-    from lora_sdk.prefill.exact.computer import ExactComputer
+    from lora_prefill.exact.computer import ExactComputer
 
     return ExactComputer(config, source, context, *prefill_option.opened())
 
@@ -220,7 +220,7 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
     """Beyond 4096 positions: a window that begins within the first chunk, and the reference."""
     import torch
 
-    from lora_sdk.prefill.exact.attention import CHUNK, Scores
+    from lora_prefill.exact.attention import CHUNK, Scores
 
     rows, heads, positions, size = 40, 4, CHUNK + 96, 32
     draw = np.random.default_rng(7)
@@ -243,7 +243,7 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
 
 
 def test_every_kind_of_operation_is_computed() -> None:
-    from lora_sdk.prefill.exact.operations import STEPS
+    from lora_prefill.exact.operations import STEPS
 
     assert set(STEPS) == set(ops.KINDS)
 
@@ -302,7 +302,7 @@ def test_a_value_that_overflows_is_the_boards_error(tmp_path: Path) -> None:
 def test_what_is_not_computed_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lora_sdk.prefill.exact import functions, operations, weights
+    from lora_prefill.exact import functions, operations, weights
 
     model = write_checkpoint(variant("gpt2"), tmp_path / "model")
     with pytest.raises(RequestError, match=r"expected .*'torch:DEVICE'"):
@@ -343,7 +343,7 @@ def test_groups_that_wait_for_the_next_are_all_given(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a GPU's worker does, on any device."""
-    from lora_sdk.prefill.exact import handover
+    from lora_prefill.exact import handover
 
     class Waiting(handover.Handover):
         def __init__(self, *given: Any) -> None:
@@ -353,6 +353,6 @@ def test_groups_that_wait_for_the_next_are_all_given(
     checkpoint = Checkpoint.open(written("opt", scheme, tmp_path))
     worker = computer(checkpoint.config, checkpoint)
     plain = compute(worker, TOKENS[:600])
-    monkeypatch.setattr("lora_sdk.prefill.exact.computer.Handover", Waiting)
+    monkeypatch.setattr("lora_prefill.exact.computer.Handover", Waiting)
     found = compute(worker, TOKENS[:600])
     assert found.kv.positions == 600 and same(found.kv, plain.kv) and found.logits == plain.logits

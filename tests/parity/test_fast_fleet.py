@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lora_cluster import Fleet
 from lora_host import abi
-from lora_sdk import Engine, Fleet, Result, SamplingParams
+from lora_sdk import Engine, Result, SamplingParams
 from tests.recovery_rig import inject
 from tests.variants import variant, write_checkpoint
 

@@ -1,4 +1,4 @@
-"""transformers opens what `lora synth` writes, every tensor used and none missing."""
+"""transformers opens what `lora lab synth` writes, every tensor used and none missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lora_lab.synth.folder import synthesize
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.synth.folder import synthesize
 from tests.unit.test_synth import TINY, config_file
 
 pytestmark = pytest.mark.parity

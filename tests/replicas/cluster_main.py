@@ -13,9 +13,9 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-from lora_sdk.replicas.daemon_boards import DAEMON
-from lora_sdk.replicas.node import STORE_BYTES
-from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
+from lora_cluster.replicas.daemon_boards import DAEMON
+from lora_cluster.replicas.node import STORE_BYTES
+from lora_cluster.replicas.node_boards import BOARDS, encoded, resources
 
 
 def main() -> None:

@@ -16,9 +16,9 @@ from typing import IO
 
 import pytest
 
+from lora_cluster.replicas.connection import use_loopback, use_token
+from lora_cluster.replicas.node import ENVIRONMENT
 from lora_host.boardd.keys import write_keys
-from lora_sdk.replicas.connection import use_loopback, use_token
-from lora_sdk.replicas.node import ENVIRONMENT
 from tests.processes import environment
 
 PROGRAM = Path(__file__).with_name("cluster_main.py")

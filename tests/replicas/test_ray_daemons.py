@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from lora_cluster.replicas.connection import connected
 from lora_host.boardd.status import daemon_status
 from lora_host.errors import LoraError, RequestError
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.replicas.connection import connected
 from tests.commands import LORA, command
 from tests.replicas.conftest import RayNodes
 
@@ -46,15 +46,15 @@ def connection(nodes: RayNodes) -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch,
         connected(nodes.address, "the test", nodes.token),
     ):
-        patch.setattr("lora_sdk.replicas.daemons.START_SECONDS", END_S)
-        patch.setattr("lora_sdk.replicas.supervisor.PLACE_SECONDS", END_S)
+        patch.setattr("lora_cluster.replicas.daemons.START_SECONDS", END_S)
+        patch.setattr("lora_cluster.replicas.supervisor.PLACE_SECONDS", END_S)
         yield
 
 
 @pytest.fixture(scope="module")
 def fleet(connection: None, daemons: list[str]) -> Iterator[Any]:
-    from lora_sdk.replicas.pool import open_replicas
-    from lora_sdk.replicas.replica import ReplicaOptions
+    from lora_cluster.replicas.pool import open_replicas
+    from lora_cluster.replicas.replica import ReplicaOptions
 
     options = ReplicaOptions("u280", 4, {**OPTIONS, "daemon_wait": END_S}, daemons)
     with open_replicas(1, options) as replicas:
@@ -84,7 +84,7 @@ def texts(result: Any) -> list[str]:
 
 def serves(address: str) -> Any:
     """What the actor says of its daemon, once that one serves."""
-    from lora_sdk.replicas.daemon_calls import daemon_state
+    from lora_cluster.replicas.daemon_calls import daemon_state
 
     end = time.monotonic() + END_S
     while (state := daemon_state(address)) is None or not state.boards:
@@ -193,10 +193,10 @@ def test_what_a_program_leaves_is_taken_by_the_next(
     """The daemon ends with the program's actor, and another actor serves the same boards."""
     import ray
 
-    from lora_sdk.replicas.daemons import daemons_for
-    from lora_sdk.replicas.replica import ReplicaOptions
+    from lora_cluster.replicas.daemons import daemons_for
+    from lora_cluster.replicas.replica import ReplicaOptions
 
-    monkeypatch.setattr("lora_sdk.replicas.daemon_calls.NAME_SECONDS", 0.0)
+    monkeypatch.setattr("lora_cluster.replicas.daemon_calls.NAME_SECONDS", 0.0)
     address = nodes.daemons[0]
     for end in ("killed", "closed"):
         daemons = daemons_for(1, ReplicaOptions("u280", 2, {}, (address,)))
@@ -212,8 +212,8 @@ def test_what_a_program_leaves_is_taken_by_the_next(
 
 
 def test_what_cannot_be_served_is_told(connection: None, nodes: RayNodes) -> None:
-    from lora_sdk.replicas.daemons import daemons_for
-    from lora_sdk.replicas.replica import ReplicaOptions
+    from lora_cluster.replicas.daemons import daemons_for
+    from lora_cluster.replicas.replica import ReplicaOptions
 
     with pytest.raises(RequestError, match=r"no node declares the board daemon tcp:nobody:1"):
         daemons_for(1, ReplicaOptions("u280", 2, {}, ("tcp:nobody:1",)))

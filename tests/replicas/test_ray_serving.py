@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from lora_cluster.replicas.connection import connected
 from lora_host.errors import LoraError, RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.core.weight_notices import WeightNotices
-from lora_sdk.replicas.connection import connected
 from lora_sdk.serve.constraint import Compiler
 from tests.replicas.conftest import RayNodes
 from tests.served import Served, eventually, served_backend
@@ -45,8 +45,8 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def fleet(nodes: RayNodes) -> Iterator[Any]:
     with connected(nodes.address, "the test", nodes.token):
-        from lora_sdk.replicas.pool import open_replicas
-        from lora_sdk.replicas.replica import ReplicaOptions
+        from lora_cluster.replicas.pool import open_replicas
+        from lora_cluster.replicas.replica import ReplicaOptions
 
         with open_replicas(3, ReplicaOptions("u280", 1, OPTIONS)) as replicas:
             for name, path in ADAPTERS.items():
@@ -98,7 +98,7 @@ def test_requests_outlive_a_node(nodes: RayNodes, fleet: Any, engine: Engine) ->
         [SamplingParams(adapter=adapter, **fields) for _, adapter, fields in drawn],
     )
     assert isinstance(expected, list)
-    from lora_sdk.replicas.serving import ReplicaBackend
+    from lora_cluster.replicas.serving import ReplicaBackend
 
     backend = ReplicaBackend(fleet, WeightNotices())
     victim = next(one for one in fleet.replicas if one.opened.node != nodes.ids[0])
@@ -199,8 +199,8 @@ def test_a_prefix_draws_requests_to_one_replica(fleet: Any) -> None:
 
 
 def test_boards_that_are_not_there_are_named(nodes: RayNodes, fleet: Any) -> None:
-    from lora_sdk.replicas.pool import open_replicas
-    from lora_sdk.replicas.replica import ReplicaOptions
+    from lora_cluster.replicas.pool import open_replicas
+    from lora_cluster.replicas.replica import ReplicaOptions
 
     with pytest.raises(LoraError, match=r"replica 0: .*vrtd"):
         open_replicas(1, ReplicaOptions("v80", 1, {}))

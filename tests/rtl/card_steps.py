@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lora_lab.timing.card_step import CardRow, CardStep
 from lora_sdk.compile.isa import Command, Fence
 from lora_sdk.compile.lower import lower
 from lora_sdk.core import runner as runner_of_core
 from lora_sdk.loading.weights import Loader
-from lora_sdk.timing.card_step import CardRow, CardStep
 
 if TYPE_CHECKING:
     from lora_sdk.core.runner import Runner

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lora_sdk.timing.card_time import CardTiming
+from lora_lab.timing.card_time import CardTiming
 from tests.rtl.card_cases import CASES, LATENCY
 from tests.rtl.card_steps import Request, Step, card_step
 from tests.rtl.step_cycles import Measured, measure

@@ -1,6 +1,6 @@
 """What a card's units take, each alone: lists of models of one layer with a fence behind each
 command, at shapes that no step of tests/rtl/card_cases.py has. `python -m tests.rtl.card_units`
-measures and prints the costs of sdk/lora_sdk/timing/data/sim-card.yaml."""
+measures and prints the costs of sdk/lora_lab/timing/data/sim-card.yaml."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
+from lora_lab.timing.card_costs import CONTROL
+from lora_lab.timing.card_time import besides_counts
+from lora_lab.timing.matmul_counts import Arrays
+from lora_lab.timing.unit_counts import UPDATE, counting, unit_counts, update
+from lora_lab.timing.vector_counts import Counts
 from lora_sdk.compile import isa
-from lora_sdk.timing.card_costs import CONTROL
-from lora_sdk.timing.card_time import besides_counts
-from lora_sdk.timing.matmul_counts import Arrays
-from lora_sdk.timing.unit_counts import UPDATE, counting, unit_counts, update
-from lora_sdk.timing.vector_counts import Counts
 from tests.rtl.card_build import NARROW
 from tests.rtl.card_steps import Request, Step, card_step, chain, gpt2, llama
 from tests.rtl.step_cycles import Measured, Run, measure

@@ -1,15 +1,15 @@
 """Cycles of gathers on simulated Routers, with memory and links that take a line a cycle and 75
 cycles on a cable. `python -m tests.rtl.router_cycles` measures shapes and prints what they cost by
-counts (`gather` in sdk/lora_sdk/timing/data/sim-card.yaml)."""
+counts (`gather` in sdk/lora_lab/timing/data/sim-card.yaml)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from lora_lab.timing.gather_counts import gather_counts
+from lora_lab.timing.vector_counts import Counts
 from lora_sdk.plan.collectives import Collective
-from lora_sdk.timing.gather_counts import gather_counts
-from lora_sdk.timing.vector_counts import Counts
 from tests.rtl.bench_rig import build, counted, run
 
 COLUMNS = 4096

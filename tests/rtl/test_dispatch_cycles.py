@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lora_host import abi
-from lora_sdk.timing.sequencer import sequencer_data
+from lora_lab.timing.sequencer import sequencer_data
 from tests.rtl.dispatch_rig import LATENCIES, llama, measure
 from tests.rtl.test_control import small
 from tests.unit.test_timing_control import DURATIONS, Rig

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lora_host import abi, rtl
+from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.vector_counts import vector_counts
 from lora_sdk.compile.isa import Vector
-from lora_sdk.timing.card_costs import card_costs
-from lora_sdk.timing.vector_counts import vector_counts
 from tests.rtl.vector_rig import bits, run
 from tests.rtl_rig import units_runner
 from tests.unit.kernel_rig import TABLES

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError, TransportError
-from lora_sdk.bench.clients import Endpoint, Workload, load
 from lora_sdk.cli.load import load_command
+from lora_sdk.serve.load import Endpoint, Workload, load
 from tests.serve.test_serve_load import metrics
 from tests.served import Served
 

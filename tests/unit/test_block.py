@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
+from lora_lab.timing import shape_ops
 from lora_sdk.compile import operations as compiled
 from lora_sdk.compile.isa import NO_LAYER
 from lora_sdk.compile.lower import lower
@@ -23,7 +24,6 @@ from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
 from lora_sdk.quant import arithmetic, calibrate
-from lora_sdk.timing import shape_ops
 from tests.unit.plan_rig import GPT2, LLAMA, MODELS, NARROW, OPT_POST, quantized
 from tests.unit.test_lower_hazards import LLAMA_WIDE, hazards, lists_of
 

@@ -1,4 +1,4 @@
-"""Every module of a card is charged by `lora model --resources`: by itself, or inside another."""
+"""`lora lab model --resources` charges every module of a card: by itself, or inside another."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from lora_sdk.timing.fit import fit, fit_names
+from lora_lab.timing.fit import fit, fit_names
 from tools.rtl_hierarchy import instances, uncounted
 
 ROOT = Path(__file__).resolve().parents[2]
 RTL = ROOT / "overlays" / "rtl"
-DATA = ROOT / "sdk" / "lora_sdk" / "timing" / "data" / "fit.yaml"
+DATA = ROOT / "sdk" / "lora_lab" / "timing" / "data" / "fit.yaml"
 BUDGET = yaml.safe_load((RTL / "budget.yaml").read_text())
 ROWS: dict[str, Any] = BUDGET["modules"] | BUDGET["units"]
 WIRES = set(yaml.safe_load(DATA.read_text())["wires"])

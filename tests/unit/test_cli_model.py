@@ -1,4 +1,4 @@
-"""What `lora model` prints in place of a design's times, and the options that go with it."""
+"""What `lora lab model` prints in place of a design's times, and the options that go with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import VIEWS, model
+from lora_lab.cli.model import VIEWS, model
 from lora_sdk.model.shapes import SHAPES
 
 

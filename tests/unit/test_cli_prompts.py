@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.bench.evaluation import windows_of
 from lora_sdk.cli.prompts import one_source, read_batch, read_prompt
+from lora_sdk.engine.evaluation import windows_of
 from lora_sdk.sampling import SamplingParams
 
 

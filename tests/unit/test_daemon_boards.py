@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lora_cluster.replicas.daemon_boards import DaemonBoards, chosen_boards, declared, split_address
 from lora_host.boardd.settings import FarCable, parse_cables
 from lora_host.cluster_file import Cable, ring
 from lora_host.errors import RequestError
-from lora_sdk.replicas.daemon_boards import DaemonBoards, chosen_boards, declared, split_address
 
 A, B, C = "tcp:a:1", "tcp:b:2", "unix:/run/c.sock"
 

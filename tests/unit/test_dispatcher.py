@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from lora_sdk.dispatch.dispatcher import Dispatcher
-from lora_sdk.dispatch.place import Ticket
-from lora_sdk.fleet.policy import Policy
+from lora_cluster.dispatch.dispatcher import Dispatcher
+from lora_cluster.dispatch.place import Ticket
+from lora_cluster.dispatch.policy import Policy
 
 
 class EndsMeanwhile:

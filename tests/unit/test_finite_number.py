@@ -10,8 +10,8 @@ from lora_sdk.cli.outcome import run_command
 OPTIONS = (
     ("list", "--watch", "--count", "1", "--interval"),
     ("top", "--once", "--interval"),
-    ("torture", "--soak"),
-    ("torture", "--kinds", "--fault-every"),
+    ("lab", "torture", "--soak"),
+    ("lab", "torture", "--kinds", "--fault-every"),
 )
 
 
@@ -36,5 +36,5 @@ def test_a_number_outside_its_range_is_refused(
 
 
 def test_a_number_in_its_range_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(lora, "lora", ["torture", "--kinds", "--fault-every", "0"]) == 0
+    assert run_command(lora, "lora", ["lab", "torture", "--kinds", "--fault-every", "0"]) == 0
     assert capsys.readouterr().out

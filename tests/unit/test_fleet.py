@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lora_cluster.dispatch.policy import Next, Policy
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import model
-from lora_sdk.fleet.capacity import fleet_capacity, splits
-from lora_sdk.fleet.description import FleetModel, Load, read_fleet
-from lora_sdk.fleet.policy import Next, Policy
-from lora_sdk.fleet.report import report, text
-from lora_sdk.fleet.service import exposed_transfer
-from lora_sdk.fleet.simulation import Simulation
-from lora_sdk.timing.gpus import gpu
+from lora_lab.cli.model import model
+from lora_lab.fleet.capacity import fleet_capacity, splits
+from lora_lab.fleet.description import FleetModel, Load, read_fleet
+from lora_lab.fleet.report import report, text
+from lora_lab.fleet.service import exposed_transfer
+from lora_lab.fleet.simulation import Simulation
+from lora_lab.timing.gpus import gpu
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 

@@ -21,12 +21,12 @@ from lora_host.kernel_metadata import read_kernels
 from lora_host.overlay import load_overlay
 from lora_host.regular_file import read_regular
 from lora_host.vrtbin import read_vrtbin
+from lora_lab.spec_tuning import npz_file
+from lora_lab.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.adapters.config import parse
 from lora_sdk.adapters.weights import load_adapter_weights
 from lora_sdk.model.config import load_config
 from lora_sdk.model.folder import INDEX, find_tensors
-from lora_sdk.spec_tuning import npz_file
-from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.panics import without_panic_reports
 from lora_sdk.text.tokenizer import Tokenizer
 from tests import (
@@ -69,7 +69,7 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
 
 SLOW = 10_000
 FEWER = {"fleet": 1000, "design": 1000, "generation_config": 1000}
-"""Files that only lora model reads, and fields that other formats have too."""
+"""Files that only lora lab model reads, and fields that other formats have too."""
 
 
 def run(name: str, folder: Path, count: int) -> None:

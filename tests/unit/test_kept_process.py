@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from lora_cluster.replicas import kept_process
+from lora_cluster.replicas.kept_process import KeptProcess, KeptState, Pauses
 from lora_host.errors import TransportError
-from lora_sdk.replicas import kept_process
-from lora_sdk.replicas.kept_process import KeptProcess, KeptState, Pauses
 
 QUICK = Pauses(first=0.01, most=0.02)
 SLOW = Pauses(first=3600.0, most=3600.0)

@@ -1,9 +1,11 @@
-"""Arrows between packages point down: what each imports at run time is what sdk/layers.yaml
-allows, and the allowed arrows have no cycle."""
+"""Arrows between packages point down: what each imports, for type annotations too, is what
+sdk/layers.yaml allows, and the allowed arrows have no cycle."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -12,44 +14,58 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-ALLOWED: dict[str, list[str]] = yaml.safe_load((ROOT / "sdk" / "layers.yaml").read_text())
-SDK = ROOT / "sdk" / "lora_sdk"
-LOOSE = {"__init__.py"}  # the package's own front door
+SDK = ROOT / "sdk"
+ALLOWED: dict[str, list[str]] = yaml.safe_load((SDK / "layers.yaml").read_text())
+PACKAGES = ("lora_sdk", "lora_prefill", "lora_cluster", "lora_lab")
+DOORS = {  # modules of a package itself
+    "lora_sdk": {"__init__.py", "optional.py"},
+    "lora_cluster": {"__init__.py"},
+    "lora_lab": {"__init__.py", "product.py"},
+}
 
 
-def runtime_imports(tree: ast.AST) -> Iterator[str]:
-    """Modules that the code imports when it runs, inside functions too; not under TYPE_CHECKING."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
+def part_of(module: str) -> str | None:
+    """The row of sdk/layers.yaml that a module belongs to, None for a package's own modules."""
+    package, _, rest = module.partition(".")
+    if package not in PACKAGES:
+        return None
+    part = rest.partition(".")[0]
+    for name in (package, f"{package}.{part}", part if package == "lora_sdk" else ""):
+        if name in ALLOWED:
+            return name
+    return None
+
+
+def folder_of(part: str) -> Path:
+    """Where the modules of a row lie."""
+    return SDK.joinpath(*(part.split(".") if part.startswith("lora_") else ("lora_sdk", part)))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Modules that the code imports, inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1, f"line {node.lineno}: an import of a package above"
             if node.level == 0:
                 yield from (f"{node.module}.{name.name}" for name in node.names)
         elif isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        yield from runtime_imports(node)
 
 
-def upward(package: str, source: str) -> list[str]:
-    """Imports of a module of `package` that its row does not allow."""
-    allowed = {package, *ALLOWED[package]}
-    found = []
-    for name in runtime_imports(ast.parse(source)):
-        parts = name.split(".")
-        if parts[0] == "lora_sdk" and parts[1] in ALLOWED and parts[1] not in allowed:
-            found.append(name)
-    return found
+def upward(part: str, source: str) -> list[str]:
+    """Imports of a module of `part` that its row does not allow."""
+    allowed = {part, *ALLOWED[part], None}
+    return [name for name in imports(ast.parse(source)) if part_of(name) not in allowed]
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_a_package_imports_only_what_lies_below(package: str) -> None:
-    files = sorted((SDK / package).rglob("*.py"))
+@pytest.mark.parametrize("part", ALLOWED)
+def test_a_part_imports_only_what_lies_below(part: str) -> None:
+    files = sorted(folder_of(part).rglob("*.py"))
     assert files
     wrong = {
         str(path.relative_to(SDK)): found
         for path in files
-        if (found := upward(package, path.read_text(encoding="utf-8")))
+        if (found := upward(part, path.read_text(encoding="utf-8")))
     }
     assert not wrong
 
@@ -58,18 +74,41 @@ def test_an_upward_import_is_found() -> None:
     assert upward("plan", "from lora_sdk.model.spec import ModelConfig") == []
     planted = "def late():\n    from lora_sdk.engine.engine import Engine"
     assert upward("plan", planted) == ["lora_sdk.engine.engine.Engine"]
+    typed = "if TYPE_CHECKING:\n    from lora_lab.timing.run import RunTime"
+    assert upward("engine", typed) == ["lora_lab.timing.run.RunTime"]
 
 
 def test_the_allowed_arrows_have_no_cycle() -> None:
     assert list(TopologicalSorter(ALLOWED).static_order())
 
 
-def test_every_module_lies_in_a_package_that_is_listed() -> None:
-    packages = {path.parent.name for path in SDK.glob("*/__init__.py")}
-    assert packages == set(ALLOWED)
-    assert {path.name for path in SDK.glob("*.py")} == LOOSE
+def test_the_product_needs_no_other_package() -> None:
+    for part, allowed in ALLOWED.items():
+        if not part.startswith("lora_"):
+            assert not [name for name in allowed if name.startswith("lora_")], part
+
+
+def test_every_module_lies_in_a_part_that_is_listed() -> None:
+    folders = [path.parent for path in SDK.glob("*/*/__init__.py")]
+    found = {f"{folder.parent.name}.{folder.name}" for folder in folders}
+    rows = {part if part.startswith("lora_") else f"lora_sdk.{part}" for part in ALLOWED}
+    assert {name for name in found if not name.startswith("lora_prefill.")} == rows - {
+        "lora_prefill"
+    }
+    for package, names in DOORS.items():
+        assert {path.name for path in (SDK / package).glob("*.py")} == names
 
 
 def test_the_host_side_does_not_import_the_sdk() -> None:
     for path in sorted((ROOT / "host" / "lora_host").rglob("*.py")):
         assert "lora_sdk" not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize("module", ["", ".engine.engine", ".cli.run_command", ".cli.serve"])
+def test_the_product_loads_nothing_of_the_laboratory(module: str) -> None:
+    loaded = f"[name for name in sys.modules if name.split('.')[0] in {PACKAGES[1:]}]"
+    code = f"import lora_sdk{module}, sys; print({loaded})"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.strip() == "[]"

@@ -9,6 +9,8 @@ import pytest
 from lora_host import abi
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
+from lora_lab.timing import step as steps
+from lora_lab.timing.overlay_time import OverlayTiming
 from lora_sdk.core.contents import Uncommitted
 from lora_sdk.core.header_queue import HeaderQueue
 from lora_sdk.core.kvcache import KvCache
@@ -17,8 +19,6 @@ from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.overlay_time import OverlayTiming
 from tests.unit.plan_rig import LLAMA, LLAMA2_7B, board, overlay, quantized
 
 LONG = replace(LLAMA, positions=8192)

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from lora_lab.timing.dse import Exploration
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.shapes import find_config
-from lora_sdk.timing.dse import Exploration
 
 
 class Terminal(io.StringIO):
@@ -50,6 +50,6 @@ def test_the_command_shows_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    monkeypatch.setattr("lora_sdk.timing.dse.SPACE", SPACE)  # a search of some milliseconds
+    monkeypatch.setattr("lora_lab.timing.dse.SPACE", SPACE)  # a search of some milliseconds
     lora.main(["dse", "--model", "gpt2-345m", "--json"], standalone_mode=False)
     assert "searching:" in terminal.getvalue() and "/30 [" in terminal.getvalue()

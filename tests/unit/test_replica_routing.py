@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from lora_cluster.dispatch.place import Place
+from lora_cluster.replicas.messages import Facts, News, Token, raised, told
+from lora_cluster.replicas.mirror import Mirror
+from lora_cluster.replicas.node_boards import emulated, resources
+from lora_cluster.replicas.prefixes import PrefixMemory, page_names
+from lora_cluster.replicas.routing import Router
 from lora_host.errors import FailureFields, HangError, RequestError
 from lora_sdk import SamplingParams
-from lora_sdk.dispatch.place import Place
 from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.replicas.messages import Facts, News, Token, raised, told
-from lora_sdk.replicas.mirror import Mirror
-from lora_sdk.replicas.node_boards import emulated, resources
-from lora_sdk.replicas.prefixes import PrefixMemory, page_names
-from lora_sdk.replicas.routing import Router
 from lora_sdk.sampling import Sampler
 
 LONG = list(range(100))  # three full pages
@@ -61,7 +61,7 @@ def places(replicas: list[Known]) -> list[Place]:
 
 
 def busy(place: Place, count: int) -> None:
-    from lora_sdk.dispatch.place import Ticket
+    from lora_cluster.dispatch.place import Ticket
 
     place.tickets = [Ticket(request([1]), i, lambda: None, place) for i in range(count)]
 

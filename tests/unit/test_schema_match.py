@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from lora_host.schema_match import surely_valid
 from lora_sdk import demo_model_path
-from lora_sdk.spec_tuning.table_schema import SCHEMA as TABLES
+from lora_sdk.spec.table_schema import SCHEMA as TABLES
 from tests.mutations import revalued
 from tests.processes import environment
 

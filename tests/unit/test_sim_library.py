@@ -20,7 +20,7 @@ from lora_sdk.core.options import EngineOptions
 from tests.commands import lora_run
 
 OVERLAY = load_overlay("lora_f_u280")
-FACTS = Path(__file__).resolve().parents[2] / "sdk/lora_sdk/timing/data/control.yaml"
+FACTS = Path(__file__).resolve().parents[2] / "sdk/lora_lab/timing/data/control.yaml"
 
 
 def refusal(path: Path) -> str:

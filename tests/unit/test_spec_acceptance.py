@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.acceptance import (
+from lora_lab.spec_tuning.acceptance import (
     MISSED,
     Acceptance,
     TextRanks,
@@ -19,9 +18,10 @@ from lora_sdk.spec_tuning.acceptance import (
     of_single_ranks,
     rounds_of,
 )
-from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured, save_measured
-from lora_sdk.spec_tuning.comparison import deviation, gain
-from lora_sdk.spec_tuning.tree_search import maximal_tree
+from lora_lab.spec_tuning.acceptance_file import Measured, load_measured, save_measured
+from lora_lab.spec_tuning.comparison import deviation, gain
+from lora_lab.spec_tuning.tree_search import maximal_tree
+from lora_sdk.core.tree_shape import TreeShape
 from tests.bootstrap import bootstrap_gain
 
 DEPTH = 5

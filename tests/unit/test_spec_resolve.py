@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.resolve import SpeculationRequest, Target, resolve
-from lora_sdk.spec_tuning.table import CurveRecord, Measurement, SpeculationTable, put_tables
-from lora_sdk.spec_tuning.tune import Choice
+from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.spec.resolve import SpeculationRequest, Target, resolve
+from lora_sdk.spec.table import Choice, CurveRecord, Measurement, SpeculationTable, put_tables
 
 CURVE = CurveRecord(1, 1.0, 0.8, 0.2, 0.99, "fit", (2, 3, 4), 3, 90, False, {2: 1.6, 4: 2.4})
 TREES = {2: TreeShape.chain(2), 3: TreeShape.by_width((2,)), 4: TreeShape.chain(4)}
@@ -90,7 +89,7 @@ def test_a_named_draft_needs_no_table(model: Path) -> None:
     found = resolve(SpeculationRequest("auto", head), target(model))
     assert found.options is not None and found.table is None
     assert (found.options.proposer, found.options.choose(1)) == ("eagle3", TreeShape.chain(5))
-    assert "lora spec tune" in found.note
+    assert "lora lab spec tune" in found.note
     window = resolve(SpeculationRequest("4", small, "longspec"), target(model))
     assert window.options is not None and window.options.proposer == "longspec"
     tuned = resolve(SpeculationRequest("auto", small), target(model))

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.model.shapes import shape_config
-from lora_sdk.spec_tuning.aat import (
+from lora_lab.spec_tuning.aat import (
     Interpolated,
     LogFit,
     choose_curve,
@@ -17,11 +16,12 @@ from lora_sdk.spec_tuning.aat import (
     monotone,
     r_squared,
 )
-from lora_sdk.spec_tuning.modelled import DesignTimes
-from lora_sdk.spec_tuning.roofline import roofline
-from lora_sdk.spec_tuning.tune import choose_lengths, context_grid
-from lora_sdk.timing.facts import DATA
-from lora_sdk.timing.target import make_target
+from lora_lab.spec_tuning.modelled import DesignTimes
+from lora_lab.spec_tuning.roofline import roofline
+from lora_lab.spec_tuning.tune import choose_lengths, context_grid
+from lora_lab.timing.facts import DATA
+from lora_lab.timing.target import make_target
+from lora_sdk.model.shapes import shape_config
 
 
 def test_a_logarithm_is_found_again_from_five_lengths() -> None:

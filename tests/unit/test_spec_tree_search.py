@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.aat import choose_curve, fit_sizes
-from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks, rounds_of
-from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured
-from lora_sdk.spec_tuning.tree_search import (
+from lora_lab.spec_tuning.aat import choose_curve, fit_sizes
+from lora_lab.spec_tuning.acceptance import Acceptance, TextRanks, rounds_of
+from lora_lab.spec_tuning.acceptance_file import Measured, load_measured
+from lora_lab.spec_tuning.tree_search import (
     best_nodes,
     depth_tree,
     even_shape,
@@ -20,11 +19,12 @@ from lora_sdk.spec_tuning.tree_search import (
     search_trees,
     width_tree,
 )
+from lora_sdk.core.tree_shape import TreeShape
 from tests.bootstrap import bootstrap_gain
 
 LARGEST = 64
 MEASURED = Path(__file__).parents[1] / "data" / "spec_demo_draft.npz"
-"""`lora spec collect` of the demo model with its draft: 348 prompts to search on, 348 held out."""
+"""`lora lab spec collect` of the demo model with its draft: 348 prompts, 348 held out."""
 
 
 @pytest.fixture(scope="module")

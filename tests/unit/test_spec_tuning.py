@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
+from lora_lab.spec_tuning.acceptance import Acceptance, TextRanks
+from lora_lab.spec_tuning.acceptance_file import Measured, load_measured
+from lora_lab.spec_tuning.analysis import Analysis, analyze
+from lora_lab.spec_tuning.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
+from lora_lab.spec_tuning.measure import TuneRequest
+from lora_lab.spec_tuning.modelled import BoardTimes, OverlayCost, TreeUse, use_of, verification
+from lora_lab.spec_tuning.roofline import roofline
+from lora_lab.spec_tuning.tuning import BoardSetup, draft_cost, modelled_tables
+from lora_lab.timing import step as steps
+from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.demo import demo_model_path
 from lora_sdk.spec.eagle3_config import load_head_config
-from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks
-from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured
-from lora_sdk.spec_tuning.analysis import Analysis, analyze
-from lora_sdk.spec_tuning.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
-from lora_sdk.spec_tuning.measure import TuneRequest
-from lora_sdk.spec_tuning.modelled import BoardTimes, OverlayCost, TreeUse, use_of, verification
-from lora_sdk.spec_tuning.roofline import roofline
-from lora_sdk.spec_tuning.table import (
+from lora_sdk.spec.table import (
     SpeculationTable,
     find_table,
     load_tables,
     put_tables,
     save_tables,
 )
-from lora_sdk.spec_tuning.tuning import BoardSetup, draft_cost, modelled_tables
-from lora_sdk.timing import step as steps
 from tests.unit.test_spec_tree_search import MEASURED
 
 DEMO = demo_model_path()

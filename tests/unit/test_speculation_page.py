@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from lora_lab.spec_tuning.modelled import OverlayCost
+from lora_lab.timing import step as steps
 from lora_sdk import demo_model_path
 from lora_sdk.model.config import load_config
-from lora_sdk.spec_tuning.modelled import OverlayCost
-from lora_sdk.spec_tuning.table import (
+from lora_sdk.spec.table import (
+    Choice,
     CurveRecord,
     SpeculationTable,
     find_table,
     load_tables,
 )
-from lora_sdk.spec_tuning.tune import Choice
-from lora_sdk.timing import step as steps
 
 DEMO = demo_model_path()
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "speculation.md").read_text()

@@ -11,7 +11,17 @@ from click.testing import CliRunner
 
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
-from lora_sdk.cli.model import model as model_command
+from lora_lab.cli.model import model as model_command
+from lora_lab.timing import step as steps
+from lora_lab.timing.cluster import Hosts, Load, Split, best, cluster_report, cost, outdone, splits
+from lora_lab.timing.command_count import command_count
+from lora_lab.timing.control import VOTES
+from lora_lab.timing.layout import Layout
+from lora_lab.timing.machine import machine_of_overlay
+from lora_lab.timing.overlay_time import OverlayTiming
+from lora_lab.timing.prices import prices
+from lora_lab.timing.shape_ops import step_ops
+from lora_lab.timing.target import ArrayTarget, make_target
 from lora_sdk.cli.plan import plan as plan_command
 from lora_sdk.compile.isa import Gather
 from lora_sdk.compile.lower import lower
@@ -23,16 +33,6 @@ from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.partition import Partition
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.cluster import Hosts, Load, Split, best, cluster_report, cost, outdone, splits
-from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import VOTES
-from lora_sdk.timing.layout import Layout
-from lora_sdk.timing.machine import machine_of_overlay
-from lora_sdk.timing.overlay_time import OverlayTiming
-from lora_sdk.timing.prices import prices
-from lora_sdk.timing.shape_ops import step_ops
-from lora_sdk.timing.target import ArrayTarget, make_target
 from tests.unit.plan_rig import GPT2, LLAMA, MODELS, board, overlay
 
 LAYERS = {name: replace(config, layers=5) for name, config in MODELS.items()}

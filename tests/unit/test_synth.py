@@ -1,4 +1,4 @@
-"""`lora synth`: folders that our loader takes, that repeat, and that overwrite nothing."""
+"""`lora lab synth`: folders that our loader takes, that repeat, and that overwrite nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from safetensors import safe_open
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.cli.synth import synth
+from lora_lab.cli.synth import synth
+from lora_lab.synth.folder import list_tensors, synthesize
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.shapes import SHAPES, find_config
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import list_tensors, synthesize
 from lora_sdk.text.tokenizer import Tokenizer
 
 TINY = {

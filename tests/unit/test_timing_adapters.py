@@ -1,4 +1,4 @@
-"""`lora model --adapter-rank`: bytes, collectives and time of an adapter, in three ways."""
+"""`lora lab model --adapter-rank`: bytes, collectives and time of an adapter, in three ways."""
 
 import json
 
@@ -6,16 +6,16 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import model as command
+from lora_lab.cli.model import model as command
+from lora_lab.timing import step as steps
+from lora_lab.timing.adapter_ops import MODES, AdapterUse
+from lora_lab.timing.designs import ArrayDesign, load_design
+from lora_lab.timing.facts import board_facts
+from lora_lab.timing.machine import machine_of
+from lora_lab.timing.ops import ADAPTER, ROUTER, Op
+from lora_lab.timing.shape_ops import step_ops
+from lora_lab.timing.target import ArrayTarget, make_target
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.adapter_ops import MODES, AdapterUse
-from lora_sdk.timing.designs import ArrayDesign, load_design
-from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.machine import machine_of
-from lora_sdk.timing.ops import ADAPTER, ROUTER, Op
-from lora_sdk.timing.shape_ops import step_ops
-from lora_sdk.timing.target import ArrayTarget, make_target
 
 
 def ops(boards: int, adapter: AdapterUse | None, rows: int = 1) -> list[Op]:

@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lora_sdk.cli.model import model
-from lora_sdk.timing import analyses
+from lora_lab.cli.model import model
+from lora_lab.timing import analyses
 
 
 def test_summation_matches_the_paper() -> None:

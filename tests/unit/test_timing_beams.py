@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import model
+from lora_lab.cli.model import model
+from lora_lab.timing.beam_latency import PROMPTS, beam_latency
+from lora_lab.timing.control import firmware_dispatch
+from lora_lab.timing.designs import ArrayDesign, load_design
+from lora_lab.timing.layout import Layout
+from lora_lab.timing.step import beams
+from lora_lab.timing.target import ArrayTarget, make_target
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.beam_latency import PROMPTS, beam_latency
-from lora_sdk.timing.control import firmware_dispatch
-from lora_sdk.timing.designs import ArrayDesign, load_design
-from lora_sdk.timing.layout import Layout
-from lora_sdk.timing.step import beams
-from lora_sdk.timing.target import ArrayTarget, make_target
 
 LLAMA = shape_config("llama2-7b")
 

@@ -9,23 +9,23 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_lab.timing.attention_counts import attention_counts
+from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.card_step import CardRow, CardStep, card_step_of
+from lora_lab.timing.card_time import CardTiming
+from lora_lab.timing.costs import gather_cycles
+from lora_lab.timing.designs import load_design
+from lora_lab.timing.facts import board_facts
+from lora_lab.timing.gather_counts import gather_counts
+from lora_lab.timing.machine import machine_of
+from lora_lab.timing.matmul_counts import Arrays, matmul_counts
+from lora_lab.timing.move_counts import commit_counts
+from lora_lab.timing.step import beams, decode, prefill
+from lora_lab.timing.vector_counts import segments, vector_counts
 from lora_sdk.compile import isa
 from lora_sdk.compile.lower import lower
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.placement import make_plan
-from lora_sdk.timing.attention_counts import attention_counts
-from lora_sdk.timing.card_costs import card_costs
-from lora_sdk.timing.card_step import CardRow, CardStep, card_step_of
-from lora_sdk.timing.card_time import CardTiming
-from lora_sdk.timing.costs import gather_cycles
-from lora_sdk.timing.designs import load_design
-from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.gather_counts import gather_counts
-from lora_sdk.timing.machine import machine_of
-from lora_sdk.timing.matmul_counts import Arrays, matmul_counts
-from lora_sdk.timing.move_counts import commit_counts
-from lora_sdk.timing.step import beams, decode, prefill
-from lora_sdk.timing.vector_counts import segments, vector_counts
 from tests.rtl.router_cycles import CABLE, COLUMNS, CYCLES, counts
 from tests.unit.plan_rig import LLAMA, overlay
 

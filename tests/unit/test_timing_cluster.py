@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from lora_host import abi
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import model as model_command
+from lora_lab.cli.model import model as model_command
+from lora_lab.timing.cluster import Hosts, Load, Network, Split, best, splits
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
 from lora_sdk.model.shapes import find_config
-from lora_sdk.timing.cluster import Hosts, Load, Network, Split, best, splits
-from lora_sdk.timing.model import token_time
-from lora_sdk.timing.target import make_target
 
 SMALL = find_config("llama2-7b")
 

@@ -12,23 +12,23 @@ import pytest
 from lora_host import abi
 from lora_host.boards import load_board
 from lora_host.overlay import load_overlay
+from lora_lab.timing import step as steps
+from lora_lab.timing.command_count import command_count
+from lora_lab.timing.control import Cost, list_costs, part_costs
+from lora_lab.timing.overheads import DISPATCHERS
+from lora_lab.timing.schedule import schedule
+from lora_lab.timing.target import make_target
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
+from lora_sdk.core.sum_pace import SumFacts
 from lora_sdk.model.config import normalize
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import Cost, list_costs, part_costs
-from lora_sdk.timing.overheads import DISPATCHERS
-from lora_sdk.timing.schedule import schedule
-from lora_sdk.timing.scrub_facts import scrub_facts
-from lora_sdk.timing.target import make_target
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, MODELS
 from tests.unit.timed_core import TimedCard
@@ -284,6 +284,6 @@ def test_a_sum_of_weights_costs_no_more_than_the_data_say(slices: int) -> None:
     cost = rig.card.command_cost()
     found = cost.instructions + cost.window * rig.card.latency["window"]
     found += cost.register * rig.card.latency["register"]
-    charged = scrub_facts().command_cycles
+    charged = SumFacts().command_cycles
     assert found <= charged
     assert slices > 1 or found > 0.8 * charged

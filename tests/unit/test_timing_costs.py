@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from lora_lab.timing import costs
+from lora_lab.timing import step as steps
+from lora_lab.timing.designs import ArrayDesign, load_design
+from lora_lab.timing.facts import board_facts
+from lora_lab.timing.machine import Machine, machine_of
+from lora_lab.timing.ops import MPU, ROUTER, VFU, WEIGHTS, Op
+from lora_lab.timing.schedule import schedule
+from lora_lab.timing.shape_ops import step_ops
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing import costs
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.designs import ArrayDesign, load_design
-from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.machine import Machine, machine_of
-from lora_sdk.timing.ops import MPU, ROUTER, VFU, WEIGHTS, Op
-from lora_sdk.timing.schedule import schedule
-from lora_sdk.timing.shape_ops import step_ops
 
 
 def machine(name: str = "lora-f") -> Machine:

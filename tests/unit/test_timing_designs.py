@@ -6,11 +6,11 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_host.overlay import overlay_names
+from lora_lab.timing.designs import design_names, load_design
+from lora_lab.timing.facts import board_facts, board_names
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.designs import design_names, load_design
-from lora_sdk.timing.facts import board_facts, board_names
-from lora_sdk.timing.model import token_time
-from lora_sdk.timing.target import make_target
 
 
 def test_a_file_builds_on_a_shipped_design(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import yaml
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk.cli.model import model
+from lora_lab.cli.model import model
+from lora_lab.timing.designs import load_design
+from lora_lab.timing.fit import RESOURCES, counts, fit, fit_names, memory_uram, unbuilt_note
+from lora_lab.timing.target import make_target
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.designs import load_design
-from lora_sdk.timing.fit import RESOURCES, counts, fit, fit_names, memory_uram, unbuilt_note
-from lora_sdk.timing.target import make_target
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yaml").read_text())
@@ -88,7 +88,7 @@ def test_reports_say_whether_a_design_fits() -> None:
                 for note in make_target(name, None, shape_config("gpt2-345m"), 1).notes
                 if "not built" in note
             )
-            assert ("does not fit" in note) != fits and "lora model --resources" in note
+            assert ("does not fit" in note) != fits and "lora lab model --resources" in note
     assert "%" not in unbuilt_note(load_design("own-v80"))
 
 

@@ -10,6 +10,13 @@ import pytest
 from lora_host.boards import load_board
 from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
+from lora_lab.timing import step as steps
+from lora_lab.timing.list_ops import ListTiming, position_lines
+from lora_lab.timing.machine import machine_of_overlay
+from lora_lab.timing.overlay_time import OverlayTiming
+from lora_lab.timing.schedule import schedule
+from lora_lab.timing.shape_ops import step_ops
+from lora_lab.timing.target import make_target
 from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.block import describe
@@ -19,13 +26,6 @@ from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.placement import make_plan
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.list_ops import ListTiming, position_lines
-from lora_sdk.timing.machine import machine_of_overlay
-from lora_sdk.timing.overlay_time import OverlayTiming
-from lora_sdk.timing.schedule import schedule
-from lora_sdk.timing.shape_ops import step_ops
-from lora_sdk.timing.target import make_target
 from tests.unit.plan_rig import GPT2, LLAMA, MODELS, board, overlay, quantized
 
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 
 from lora_host.errors import RequestError
+from lora_lab.timing import costs
+from lora_lab.timing import step as steps
+from lora_lab.timing.designs import ArrayDesign, design_names, load_design
+from lora_lab.timing.facts import board_facts, drafts, parameters
+from lora_lab.timing.machine import machine_of
+from lora_lab.timing.model import run_time, speculate, token_time
+from lora_lab.timing.ops import Op
+from lora_lab.timing.resources import resources
+from lora_lab.timing.schedule import schedule
+from lora_lab.timing.shape_ops import step_ops
+from lora_lab.timing.target import make_target
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing import costs
-from lora_sdk.timing import step as steps
-from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
-from lora_sdk.timing.facts import board_facts, drafts, parameters
-from lora_sdk.timing.machine import machine_of
-from lora_sdk.timing.model import run_time, speculate, token_time
-from lora_sdk.timing.ops import Op
-from lora_sdk.timing.resources import resources
-from lora_sdk.timing.schedule import schedule
-from lora_sdk.timing.shape_ops import step_ops
-from lora_sdk.timing.target import make_target
 
 
 def target(design: str, model: str, boards: int = 1, board: str | None = None):
@@ -152,7 +152,7 @@ def test_local_work_hides_gathers_and_stalled_ones_are_exposed() -> None:
 
 def test_scaling_of_lora_f_is_better_than_dfx() -> None:
     """VI.B: DFX stalls at every gather and replicates its LayerNorms."""
-    from lora_sdk.timing.analyses import scaling
+    from lora_lab.timing.analyses import scaling
 
     lora, dfx = scaling("lora-f"), scaling("dfx")
     assert lora[2] > dfx[2] and lora[4] > dfx[4]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.timing.plots import DRAWERS, KINDS, draw
+from lora_lab.timing.plots import DRAWERS, KINDS, draw
 
 PNG = b"\x89PNG"
 

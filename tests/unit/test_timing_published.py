@@ -2,8 +2,8 @@
 
 import pytest
 
-from lora_sdk.timing import facts
-from lora_sdk.timing.validate import CALIBRATED, CONSISTENT, STATUSES, errors, validate
+from lora_lab.timing import facts
+from lora_lab.timing.validate import CALIBRATED, CONSISTENT, STATUSES, errors, validate
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_each_parameter_matters(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     """Doubled, every fitted parameter breaks a calibrated row."""
     from dataclasses import replace
 
-    from lora_sdk.timing import quantities
+    from lora_lab.timing import quantities
 
     changed = dict(facts.parameters())
     changed[name] = replace(changed[name], value=changed[name].value * 2)

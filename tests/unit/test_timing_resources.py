@@ -10,21 +10,21 @@ import yaml
 
 from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
-from lora_sdk.cli.main import lora
-from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.overlay import artefacts
-from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
-from lora_sdk.timing.dse import SHIPPED, Candidate, Exploration, manifest, paper_values
-from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.resources import (
+from lora_lab.timing.designs import ArrayDesign, design_names, load_design
+from lora_lab.timing.dse import SHIPPED, Candidate, Exploration, manifest, paper_values
+from lora_lab.timing.facts import board_facts
+from lora_lab.timing.resources import (
     LIMITS,
     resources,
     stream_buffer_bram,
     vfu_dsp,
     weight_buffer_bram,
 )
-from lora_sdk.timing.validate import errors, validate
+from lora_lab.timing.validate import errors, validate
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
+from lora_sdk.model.shapes import shape_config
 
 SMALL = {
     "precision": ("fp16",), "array_rows": (16, 32, 64), "array_columns": (16, 32, 64),
@@ -127,7 +127,7 @@ def test_the_manifest_follows_the_schema_but_for_what_is_not_built() -> None:
 def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
     from click.testing import CliRunner
 
-    from lora_sdk.cli.dse import dse
+    from lora_lab.cli.dse import dse
 
     pytest.importorskip("scipy")
     path = tmp_path / "manifest.yaml"
@@ -168,7 +168,7 @@ def test_what_a_manifest_needs_is_said(
 
     monkeypatch.setattr(Exploration, "evolve", found)
     path = tmp_path / "found.yaml"
-    words = ["dse", "--model", "gpt2-345m", "--board", "v80", "--manifest", str(path)]
+    words = ["lab", "dse", "--model", "gpt2-345m", "--board", "v80", "--manifest", str(path)]
     assert run_command(lora, "lora", words) == 0
     firmware = load_overlay("lora_f_v80").image_path
     assert f"wrote {path}; " in (said := capsys.readouterr().err)
@@ -182,7 +182,7 @@ def test_a_board_without_an_overlay_has_no_manifest(
     def found(search: Exploration, *_arguments: object, **_named: object) -> Candidate:
         return search.candidate(paper_values("w8a8"))
 
-    words = ["dse", "--model", "gpt2-345m", "--board", "vhk158"]
+    words = ["lab", "dse", "--model", "gpt2-345m", "--board", "vhk158"]
     path = tmp_path / "found.yaml"
     with monkeypatch.context() as patch:
         patch.setattr(Exploration, "evolve", None)  # it is refused before

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lora_lab.timing.step import decode
+from lora_lab.timing.target import make_target
+from lora_lab.timing.trace import THREADS, trace_events, trace_target, write_steps, write_trace
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing.step import decode
-from lora_sdk.timing.target import make_target
-from lora_sdk.timing.trace import THREADS, trace_events, trace_target, write_steps, write_trace
 
 
 @pytest.fixture(scope="module", params=["lora-f", "lora_f_u280"])

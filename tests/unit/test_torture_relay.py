@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk.torture.host.relay import Relay, tcp_relay, unix_relay
+from lora_lab.torture.host.relay import Relay, tcp_relay, unix_relay
 
 SOON, WAIT = 0.2, 20.0
 

@@ -12,9 +12,9 @@ from lora_host import abi, native
 from lora_host.emu import run_kernel, take_failure
 from lora_host.emu.vector import OPERATIONS as NUMPY_KERNELS
 from lora_host.errors import RequestError
+from lora_lab.timing.vector_costs import VECTOR_COSTS, vector_cost
 from lora_sdk.compile.isa import Vector
 from lora_sdk.selftest import units, vectors
-from lora_sdk.timing.vector_costs import VECTOR_COSTS, vector_cost
 from tests.unit.kernel_rig import ONCHIP, Rig
 
 DECLARED = abi.names("VEC_")

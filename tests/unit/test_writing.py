@@ -17,13 +17,13 @@ import pytest
 
 from lora_host.boardd import keys
 from lora_host.writing import writing
+from lora_lab.torture.report import Report
 from lora_sdk.cli.batch_journal import NEW, Journal
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.quant import tensor_file
 from lora_sdk.quant.folder_writer import FolderWriter
 from lora_sdk.quant.kept_work import KeptWork
-from lora_sdk.torture.report import Report
 
 CURE = "free some space, or write to another disk"
 FULL = Path("/dev/full")
@@ -136,9 +136,9 @@ def test_the_report_of_a_campaign(
     def none(*_arguments: object) -> Iterator[object]:
         yield from ()
 
-    monkeypatch.setattr("lora_sdk.torture.jobs.verdicts", none)
+    monkeypatch.setattr("lora_lab.torture.jobs.verdicts", none)
     monkeypatch.setattr(Report, "markdown", lambda _self: "x" * 99)
-    assert run_command(lora, "lora", ["torture", "--runs", "1", "--report", str(FULL)]) == 1
+    assert run_command(lora, "lora", ["lab", "torture", "--runs", "1", "--report", str(FULL)]) == 1
     assert f"/dev/full: No space left on device; {CURE}" in capsys.readouterr().err
 
 

@@ -88,7 +88,7 @@ def test_a_file_is_named(content: bytes, says: str, tmp_path: Path) -> None:
 
 
 def test_shipped_files_mean_what_yaml_says() -> None:
-    folders = ("boards", "overlays", "tests/topologies", "sdk/lora_sdk/timing/data")
+    folders = ("boards", "overlays", "tests/topologies", "sdk/lora_lab/timing/data")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.yaml"))]
     assert len(files) > 15
     for path in files:

@@ -1,12 +1,12 @@
 """Cycles of the firmware image: the emulated card of card_core with a clock, units that take time,
-and the core of lora_sdk.timing.control."""
+and the core of lora_lab.timing.control."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lora_host import abi
-from lora_sdk.timing.control import Cost, control_core
+from lora_lab.timing.control import Cost, control_core
 from tests.unit.card_core import CARD, LOCAL_BYTES, Card, unicorn
 
 

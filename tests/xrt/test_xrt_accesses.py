@@ -8,7 +8,7 @@ import json
 import pytest
 
 from lora_host.xrt_environment import XrtEnvironment
-from lora_sdk.timing.host_access import step_accesses
+from lora_lab.timing.host_access import step_accesses
 from tests.xrt_rig import said
 
 pytestmark = pytest.mark.xrt

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk.torture.host.campaign import draw
+from lora_lab.torture.host.campaign import draw
 from tests.processes import environment
 from tests.xrt_rig import PREAMBLE
 
@@ -210,7 +210,7 @@ def test_signals_and_commands_that_are_not_there(folder: Path) -> None:
     assert nothing_left(folder)
 
 
-CAMPAIGN = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "torture")
+CAMPAIGN = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "lab", "torture")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lora_sdk.bench.evaluation import Window, windows_of
+from lora_sdk.engine.evaluation import Window, windows_of
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.arithmetic import F32, attention, softmax_times
 from lora_sdk.quant.dense import DenseOperations, integer_attention

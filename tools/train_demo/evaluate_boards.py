@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lora_sdk.bench.evaluation import evaluate_text
 from lora_sdk.engine.engine import Engine
+from lora_sdk.engine.evaluation import evaluate_text
 
 from .corpus import Document, byte_count, gather_code, split_code, xz_bits_per_byte
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -15,10 +15,16 @@ from lora_sdk.cli.flags import flags
 from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
-    from lora_sdk.dispatch.fleet import Fleet
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.adapters.slots import AdapterInfo
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class TakesAdapters(Protocol):
+    """An engine, or several."""
+
+    def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
+        """See Engine."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def default_adapter(found: Sequence[NamedAdapter]) -> Mapping[str, object]:
     return {"adapter": found[0].name} if found else {}
 
 
-def load_adapters(engine: Engine | Fleet, found: Sequence[NamedAdapter]) -> list[str]:
+def load_adapters(engine: TakesAdapters, found: Sequence[NamedAdapter]) -> list[str]:
     """Load all adapters. Returns remarks on their sharding, one line each."""
     infos = [engine.load_adapter(one.name, one.path, one.scale) for one in found]
     return [f"adapter {info.name}: {info.note}" for info in infos if info.note]

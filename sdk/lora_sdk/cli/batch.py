@@ -12,9 +12,25 @@ from lora_sdk.cli.prompts import BatchLine
 
 if TYPE_CHECKING:
     from lora_sdk.core.results import Result
-    from lora_sdk.dispatch.fleet import Fleet
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.engine.ends import OnError, OnResult
+    from lora_sdk.engine.requests import OnDelta
     from lora_sdk.engine.submission import Prompt
+    from lora_sdk.sampling import SamplingParams
+    from lora_sdk.text.chat import Message
+
+
+class Generates(Protocol):
+    """An engine, or several. Names and meanings are those of Engine."""
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_delta: OnDelta | None = None,
+        on_result: OnResult | None = None,
+        on_error: OnError | None = None,
+    ) -> object: ...
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]: ...
 
 
 class Counts(Protocol):
@@ -50,7 +66,7 @@ class Batch:
             if line.error is not None:
                 self._fail(index, line.error)
 
-    def run(self, engine: Engine | Fleet, statistics: Counts) -> None:
+    def run(self, engine: Generates, statistics: Counts) -> None:
         """Run the lines, after `refuse`. A line that fails gets an entry with its error; the others
         go on."""
         prompts = self._prompts(engine)
@@ -81,7 +97,7 @@ class Batch:
                 f" is line {self._lines[first].number}: {self._errors[first]}"
             )
 
-    def _prompts(self, engine: Engine | Fleet) -> dict[int, Prompt]:
+    def _prompts(self, engine: Generates) -> dict[int, Prompt]:
         prompts: dict[int, Prompt] = {}
         for index, line in enumerate(self._lines):
             if line.error is not None:
@@ -103,7 +119,7 @@ class Batch:
             self._following += 1
 
 
-def _chat(engine: Engine | Fleet, line: BatchLine) -> list[int]:
+def _chat(engine: Generates, line: BatchLine) -> list[int]:
     assert line.messages is not None  # a line has a prompt, messages or an error
     return engine.chat_tokens(line.messages)
 

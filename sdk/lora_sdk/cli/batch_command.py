@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import click
 from lora_host.errors import LoraError
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.batch_journal import Journal, check_apart
-from lora_sdk.cli.batch_run import BatchRun, EngineRunner, FleetRunner, Runner
+from lora_sdk.cli.batch_run import BatchRun, EngineRunner, Runner
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
@@ -28,8 +28,8 @@ from lora_sdk.core.options import EngineOptions
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
-    from lora_sdk.cli.adapters import NamedAdapter
-    from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
+    from lora_sdk.cli.adapters import NamedAdapter, TakesAdapters
+    from lora_sdk.spec.resolve import ResolvedSpeculation
 
 NAME = "lora batch"
 EXAMPLES = """\b
@@ -70,9 +70,9 @@ def batch(prompts: str, out: Path, quiet: bool, **options: Any) -> int:
         run.refuse()
         try:
             if len(journal) < len(lines):
-                with _runner(choice, arguments, drafts, adapters, quiet) as (runner, confirm):
+                with _runner(choice, arguments, drafts, adapters, quiet) as runner:
                     run.run(runner)
-                    confirm()
+                    runner.confirm()
         except BaseException:
             if not quiet:
                 _say_left(journal, lines, out)
@@ -95,18 +95,23 @@ def _runner(
     drafts: ResolvedSpeculation,
     adapters: Sequence[NamedAdapter],
     quiet: bool,
-) -> Iterator[tuple[Runner, Callable[[], None]]]:
-    """What runs the lines, and what confirms at the end that they hold no wrong tokens."""
+) -> Iterator[Runner]:
+    """What runs the lines."""
     notice = partial(say, NAME, "notice")
     with ProgressBar("loading", quiet=quiet) as progress:
+
+        def load(engine: TakesAdapters) -> None:
+            progress.close()
+            notes = load_adapters(engine, adapters)
+            if notes and not quiet:
+                click.echo("\n".join(notes), err=True)
+
         if choice.wanted:
             with (
                 ray_cluster(choice, arguments, f"{NAME} --ray") as open_replicas,
-                open_replicas(drafts.options, progress, notice) as fleet,
+                open_replicas.runner(drafts.options, progress, load, notice) as runner,
             ):
-                progress.close()
-                _note(load_adapters(fleet, adapters), quiet)
-                yield FleetRunner(fleet), fleet.confirm
+                yield runner
             return
 
         from lora_sdk.engine.engine import Engine
@@ -114,14 +119,8 @@ def _runner(
         with Engine(
             progress=progress, speculation=drafts.options, on_notice=notice, **arguments
         ) as engine:
-            progress.close()
-            _note(load_adapters(engine, adapters), quiet)
-            yield EngineRunner(engine), engine.confirm
-
-
-def _note(notes: Sequence[str], quiet: bool) -> None:
-    if notes and not quiet:
-        click.echo("\n".join(notes), err=True)
+            load(engine)
+            yield EngineRunner(engine)
 
 
 def _facts(

@@ -13,11 +13,9 @@ from lora_sdk.cli.prompts import BatchLine
 if TYPE_CHECKING:
     from lora_sdk.cli.batch_journal import Journal
     from lora_sdk.core.results import Result
-    from lora_sdk.dispatch.running import Running
     from lora_sdk.engine.engine import Engine
     from lora_sdk.engine.requests import Request
     from lora_sdk.engine.submission import Prompt
-    from lora_sdk.replicas.pool import ReplicaFleet
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.text.chat import Message
 
@@ -42,6 +40,9 @@ class Runner(Protocol):
     def start(self, request: Request, on_end: Callable[[], None]) -> Callable[[], None]:
         """Run a request; `on_end` is called in another thread. What cancels it is returned."""
 
+    def confirm(self) -> None:
+        """LoraError if requests that have ended may hold wrong tokens. See Engine."""
+
 
 class EngineRunner:
     """One engine."""
@@ -50,6 +51,7 @@ class EngineRunner:
         self._engine = engine
         self.room = engine.plan.max_sequences
         self.chat_tokens = engine.chat_tokens
+        self.confirm = engine.confirm
 
     @property
     def lost(self) -> LoraError | None:
@@ -65,29 +67,6 @@ class EngineRunner:
         request.on_end = on_end
         self._engine.requests.start(request)
         return request.cancel
-
-
-class FleetRunner:
-    """Replicas."""
-
-    def __init__(self, fleet: ReplicaFleet) -> None:
-        self._fleet = fleet
-        self.room = sum(place.room for place in fleet.places)
-        self.chat_tokens = fleet.chat_tokens
-
-    @property
-    def lost(self) -> LoraError | None:
-        """See Runner."""
-        return self._fleet.lost
-
-    def make(self, prompt: Prompt, params: SamplingParams) -> Request:
-        """See Runner."""
-        return self._fleet.replicas[0].requests.make(prompt, params)
-
-    def start(self, request: Request, on_end: Callable[[], None]) -> Callable[[], None]:
-        """See Runner."""
-        running: Running = self._fleet.start([request], on_end)
-        return running.cancel
 
 
 class BatchRun:

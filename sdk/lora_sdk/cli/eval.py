@@ -60,8 +60,8 @@ def evaluate(
     """
     from lora_host.errors import RequestError
     from lora_host.regular_file import read_regular
-    from lora_sdk.bench.evaluation import evaluate_text
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.engine.evaluation import evaluate_text
 
     file = Path(path)
     try:
@@ -102,7 +102,7 @@ def _reference(
 ) -> dict[str, Any]:
     """The float32 score of `folder`, or of the engine's model."""
     from lora_host.errors import RequestError
-    from lora_sdk.bench.evaluation import plan_text
+    from lora_sdk.engine.evaluation import plan_text
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
     from lora_sdk.model.rope import at_context

@@ -13,7 +13,7 @@ from typing import Any
 
 from lora_host.overlay import Overlay
 from lora_sdk import Engine
-from lora_sdk.synth.folder import synthesize
+from lora_sdk.optional import required_module
 
 TOKENS = [(7 * i + 11) % 500 + 3 for i in range(40)]  # more than one tile of 32 positions
 STEPS = 4
@@ -43,7 +43,8 @@ def sample_for(simulated: bool) -> Iterator[Sample]:
     with tempfile.TemporaryDirectory(prefix="lora-validate-") as name:
         shape, folder = Path(name) / "config.json", Path(name) / "model"
         shape.write_text(json.dumps(SMALL))
-        synthesize(shape, folder)
+        lab = required_module("lora_lab.product", "a model for simulated cards")
+        lab.synthesize(shape, folder)
         yield Sample({"model": str(folder)}, "a random model of one layer")
 
 

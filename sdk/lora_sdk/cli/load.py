@@ -9,8 +9,8 @@ from statistics import median
 import click
 
 from lora_host.errors import RequestError
-from lora_sdk.bench.clients import Endpoint, Measured, Workload, load
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.serve.load import Endpoint, Measured, Workload, load
 
 EXAMPLES = """\b
 Examples:

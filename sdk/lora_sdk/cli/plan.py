@@ -12,6 +12,7 @@ from lora_sdk.adapters.slots import sharding_note
 from lora_sdk.adapters.weights import load_adapter_weights
 from lora_sdk.cli.adapters import adapter_flags, take_adapters
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.core.opening import plan_model
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
@@ -20,8 +21,6 @@ from lora_sdk.model.shapes import SHAPES, shape_config
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
-from lora_sdk.timing.beams import beam_time_lines, beam_times
-from lora_sdk.timing.planned import token_lines, token_times
 
 OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv")
 
@@ -69,7 +68,7 @@ def plan(
     """Print the placement of a model in the boards' banks, and whether it fits.
 
     Only config.json, the headers of the weight files and adapters are read; a folder without
-    weights, or the name of a shape as of lora synth, is planned as it is. The exit code is 1 if the
+    weights, or the name of a shape (llama2-7b), is planned as it is. The exit code is 1 if the
     model does not fit."""
     load = _beam_load(beams, batch, prompt, response)
     name = options["model"]
@@ -92,25 +91,29 @@ def plan(
     for one in adapters:  # AdapterError: it is not this model's, or its mode cannot shard it
         sharding_note(made, one.name, load_adapter_weights(one.path, config, one.scale))
     found = report(made)
-    found["modelled"] = token_times(config, made)
+    lab = laboratory()
+    found["modelled"] = lab and lab.token_times(config, made)
     found["model"] = str(requested.folder if shape is None else name)
     found["adapters"] = {"slots": requested.max_adapters, "named": [one.name for one in adapters]}
     found["cluster"] = cluster.name if cluster else None
     if load is not None:
         found["beam_search"] = beam_memory(made, load)
         largest = found["beam_search"]["largest_batch"]
-        found["beam_search"]["modelled"] = beam_times(config, made, load, largest)
+        modelled = lab and lab.beam_times(config, made, load, largest)
+        found["beam_search"]["modelled"] = modelled
     if show_requests:
         found["requests"] = requests_report(made)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
     click.echo(table(found), nl=False)
-    for line in token_lines(found["modelled"]):
+    for line in [MISSING] if lab is None else lab.token_lines(found["modelled"]):
         click.echo(line)
     if load is not None:
         lines = beam_lines(found["beam_search"])
-        for line in lines + beam_time_lines(found["beam_search"]["modelled"]):
+        if lab is not None:
+            lines += lab.beam_time_lines(found["beam_search"]["modelled"])
+        for line in lines:
             click.echo(line)
     if show_requests:
         for line in request_lines(found["requests"]):

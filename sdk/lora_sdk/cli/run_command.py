@@ -22,6 +22,7 @@ from lora_sdk.cli.adapters import (
 )
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -116,6 +117,9 @@ def lora_run(
         lines.refuse()
         if not lines.runnable:
             lines.check()
+
+    if trace_file is not None and laboratory() is None:
+        raise RequestError(f"--trace: {MISSING}")
 
     from lora_sdk.engine.engine import Engine
 

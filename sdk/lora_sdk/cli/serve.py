@@ -12,18 +12,17 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
-from lora_sdk.cli.ray_flags import OpenReplicas, ray_cluster, ray_flags, take_ray
+from lora_sdk.cli.ray_flags import ray_cluster, ray_flags, take_ray
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.plan.adapters import DEFAULT_RANK
 from lora_sdk.serve.settings import Settings, check_exposure, read_keys
 
 if TYPE_CHECKING:
+    from lora_sdk.cli.adapters import TakesAdapters
     from lora_sdk.core.options import Progress
-    from lora_sdk.dispatch.fleet import Fleet
-    from lora_sdk.engine.engine import Engine
     from lora_sdk.serve.backend import Backend
-    from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
+    from lora_sdk.spec.resolve import ResolvedSpeculation
 
 SETTINGS = (
     *("name", "host", "port", "max_queue", "max_prompts", "max_body", "adapter_root"),
@@ -78,7 +77,8 @@ def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
 
     if choice.wanted:
         with ray_cluster(choice, engine_arguments, "lora serve --ray") as open_replicas:
-            run_server(settings, partial(_open_replicas, open_replicas, drafts, adapters))
+            load = partial(_load, adapters)
+            run_server(settings, lambda told: open_replicas.backend(drafts.options, told, load))
         return
     run_server(settings, partial(_open_engine, engine_arguments, drafts, adapters))
 
@@ -94,33 +94,17 @@ def _open_engine(
     from lora_sdk.serve.backend import EngineBackend
 
     engine = Engine(progress=progress, speculation=drafts.options, **arguments)
-    _load(engine, adapters)
-    return EngineBackend(engine)
-
-
-def _open_replicas(
-    open_replicas: OpenReplicas,
-    drafts: ResolvedSpeculation,
-    adapters: Sequence[NamedAdapter],
-    progress: Progress,
-) -> Backend:
-    """Engines on Ray nodes."""
-    from lora_sdk.core.weight_notices import WeightNotices
-    from lora_sdk.replicas.serving import ReplicaBackend
-
-    notices = WeightNotices()
-    fleet = open_replicas(drafts.options, progress, notices.add)
-    _load(fleet, adapters)
-    return ReplicaBackend(fleet, notices)
-
-
-def _load(engine: Engine | Fleet, adapters: Sequence[NamedAdapter]) -> None:
     try:
-        for note in load_adapters(engine, adapters):
-            click.echo(note, err=True)
+        _load(adapters, engine)
     except BaseException:
         engine.close()
         raise
+    return EngineBackend(engine)
+
+
+def _load(adapters: Sequence[NamedAdapter], engine: TakesAdapters) -> None:
+    for note in load_adapters(engine, adapters):
+        click.echo(note, err=True)
 
 
 def _take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from lora_sdk.core.options import EngineOptions
-from lora_sdk.spec.opening import PROPOSERS
-from lora_sdk.spec_tuning.resolve import (
+from lora_sdk.core.speculation_options import PROPOSERS
+from lora_sdk.spec.resolve import (
     AUTO,
     ResolvedSpeculation,
     SpeculationRequest,

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_sdk.cli.clock import since_start
+from lora_sdk.cli.laboratory import MISSING, laboratory
 
 if TYPE_CHECKING:
     from lora_host.emulated import Emulated
+    from lora_sdk.cli.laboratory import ModelledRun
     from lora_sdk.core.kv_statistics import KvUse
     from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
-    from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
-    from lora_sdk.timing.run import RunTime
+    from lora_sdk.spec.resolve import ResolvedSpeculation
 
 
 class Statistics:
@@ -32,7 +33,7 @@ class Statistics:
         self._first_latency = 0.0
         self._results = 0
         self._seed = 0
-        self._modelled: RunTime | None = None
+        self._modelled: ModelledRun | None = None
         self._drafts: ResolvedSpeculation | None = None
         self._boards: Emulated | None = None  # when the model was loaded
         self._before: list[int] = []  # their simulated cycles until then
@@ -46,12 +47,14 @@ class Statistics:
         self._before = self._boards.simulated_cycles() if self._boards is not None else []
 
     def model(self, engine: Engine) -> None:
-        """Also report the modelled time on real boards of all steps from now on."""
-        self._modelled = engine.model_time()
+        """Also report the modelled time on real boards of all steps from now on, if the laboratory
+        is there."""
+        lab = laboratory()
+        self._modelled = None if lab is None else lab.time_engine(engine)
 
     def trace(self, file: Path, quiet: bool) -> None:
         """Write the modelled times of the boards' steps to a trace file."""
-        assert self._modelled is not None  # `model` came first
+        assert self._modelled is not None  # `model` came first, and the laboratory is there
         dropped = self._modelled.write_trace(file)
         if not quiet:
             self._line(f"modelled: trace in {file}, {dropped} events dropped")
@@ -141,6 +144,8 @@ class Statistics:
                 self._line(f"not modelled: what {use.worker} computed, and its way to the boards")
             for line in _left_out(engine.kv_use):
                 self._line(line)
+        else:
+            self._line(MISSING)
 
     def _cycles(self, engine: Engine) -> Iterator[str]:
         """What simulated cards took since the model was loaded, or since they were opened again;

@@ -21,9 +21,10 @@ from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
 from lora_sdk.plan.partition import check_board_count, check_stages
 
 if TYPE_CHECKING:
+    from lora_sdk.core.speculation_options import SpeculationOptions
     from lora_sdk.core.weight_notices import OnNotice
-    from lora_sdk.spec.opening import SpeculationOptions
 
+BOARD_KINDS = ("u280", "v80")
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
 SCRUB = ("redo", "prove", "fail", "off")

@@ -17,9 +17,9 @@ from lora_sdk.compile.lower import lower
 from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
 from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
 from lora_sdk.core.step_block import build_block
+from lora_sdk.core.step_shape import StepShape, of_rows
 from lora_sdk.loading.weights import Loader, Progress, Weights
 from lora_sdk.plan.model_plan import BoardPlan, Plan
-from lora_sdk.timing.step import StepShape, of_rows
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster

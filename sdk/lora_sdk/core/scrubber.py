@@ -1,7 +1,7 @@
 """Reads what the boards' firmware says of its sums of weights (docs/firmware.md).
 
 The boards sum by themselves, between steps. What the sums shall be comes from what the host loaded.
-How much is summed follows from the modelled time of steps (lora_sdk.timing.scrub).
+How much is summed: lora_sdk.core.sum_pace.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.placing import Range
 from lora_sdk.core.regions import Regions, key
-from lora_sdk.timing.scrub import ScrubPace
-from lora_sdk.timing.scrub_facts import ScrubFacts, scrub_facts
+from lora_sdk.core.sum_pace import SumFacts, SumPace
 
 if TYPE_CHECKING:
     from lora_host.records import ScrubState
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 Adapters = Callable[[], Mapping[str, Sequence[Range]]]
 """What the boards hold of each adapter, by name."""
 
-EXACT_AFTER = 1000  # steps: the modelled time of a step is found once it has been worth it
 REMEMBERED = 1 << 16  # looks whose step and progress are known
 FIRST_RATE = 1e9  # bytes a second that boards are assumed to sum, until it was measured
 
@@ -35,8 +33,9 @@ FIRST_RATE = 1e9  # bytes a second that boards are assumed to sum, until it was 
 class ScrubUse:
     """What was summed so far. `passes`: times that all weights were; `regions`: that they consist
     of. `bytes` and `operations`: on all boards. `seconds`: measured, of those that the host asked
-    for; `modelled_seconds`: of the busiest board. `weight_bytes`: of one pass, without adapters.
-    `damaged`: times that something differed. `share`: of modelled time."""
+    for; `modelled_seconds`: of the busiest board, a
+    line a cycle. `weight_bytes`: of one pass, without adapters.
+    `damaged`: times that something differed. `share`: of plain tokens' time."""
 
     passes: int
     regions: int
@@ -67,17 +66,16 @@ class Scrubber:
         opened: OpenedModel,
         stepper: Stepper,
         adapters: Adapters = dict,
-        facts: ScrubFacts | None = None,
+        facts: SumFacts | None = None,
     ) -> None:
         """`facts`: None for those that ship."""
         self._opened, self._stepper, self._adapters = opened, stepper, adapters
-        self.facts = facts or scrub_facts()
+        self.facts = facts or SumFacts()
         self._runner: tuple[Runner, int] | None = None  # whose weights the boards sum
         self._slots: list[Range] = []  # of adapters, that they sum
         self._good: dict[tuple[int, int, int], int] = {}  # progress, from earlier tables
         self._since = self._right = stepper.progress  # _right: before the boards have tables
         self._looks: list[tuple[int, int]] = []  # steps of the boards, the stepper's progress
-        self._exact = False
         self._rate, self._seconds = FIRST_RATE, 0.0
         self._passes = 0
         self._states: dict[int, ScrubState] = {}  # by board, since the tables were written
@@ -157,10 +155,9 @@ class Scrubber:
         """Give the boards their tables where what they hold is not what it was."""
         runner = self._opened.runner
         held = [one for found in self._adapters().values() for one in found if one.bytes]
-        exact = self._stepper.progress >= EXACT_AFTER
         now = runner, runner.restored
         if now == self._runner:
-            if exact == self._exact and _same(held, self._slots):
+            if _same(held, self._slots):
                 return
             self._keep_good()
             self._close_tables()
@@ -168,12 +165,12 @@ class Scrubber:
             opened = self._opened
             lists = {plan.rank: runner.commands[plan.board] for plan in opened.plan.boards}
             self._close_tables()  # reset boards have none
-            self._pace = ScrubPace(opened.config, opened.plan, lists, self.facts)
+            self._pace = SumPace(opened.plan, lists, self.facts)
             self._regions = Regions(opened.cluster, opened.plan)
             self._good, self._looks = {}, []
             self._since = max(self._right, self._stepper.restored)  # rows may have run since
-        self._slots, self._exact = held, exact
-        self._regions.register(runner.weights.parts, held, self._pace.header(exact))
+        self._slots = held
+        self._regions.register(runner.weights.parts, held, self._pace.header())
         self._runner = now
         self._look()
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lora_host import abi
 from lora_host.errors import CommandError, LinkError, LoraError, ModelError, TransportError
 from lora_sdk.core.contents import Uncommitted
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.step import KvOp, Row, StepResult, joined
-
-if TYPE_CHECKING:
-    from lora_sdk.adapters.slots import AdapterSlots
 
 
 def may_be_redone(error: LoraError) -> bool:
@@ -54,11 +51,18 @@ class StepObserver(Protocol):
         """Boards hold weights and lists again, before the sequences' rows run again."""
 
 
+class SlotsOfSequences(Protocol):
+    """Which adapter's slot the rows of a sequence use."""
+
+    def slot_of(self, sequence: int) -> int:
+        """-1 for none."""
+
+
 class Stepper:
     """Runs rows and keeps the cache's state consistent with the boards."""
 
     def __init__(
-        self, runner: StepRunner, cache: KvCache, adapters: AdapterSlots | None = None
+        self, runner: StepRunner, cache: KvCache, adapters: SlotsOfSequences | None = None
     ) -> None:
         """`adapters` gives the adapter slot of each sequence's rows; None: no adapters."""
         self._adapters = adapters

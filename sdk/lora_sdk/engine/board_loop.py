@@ -10,8 +10,8 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.records import GenerateResult
 from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
+from lora_sdk.core.step_shape import StepShape
 from lora_sdk.engine.greedy import OnToken
-from lora_sdk.timing.step import StepShape
 
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -60,9 +60,10 @@ from lora_sdk.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
     from lora_host.placing import Range
+    from lora_sdk.compile.isa import Command
+    from lora_sdk.core.step_shape import StepRecord
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
-    from lora_sdk.timing.run import RunTime
 
 
 class Engine:
@@ -335,21 +336,21 @@ class Engine:
         """The model folder's tokenizer. ModelError if it has none."""
         return Tokenizer(self.model_path, self.config.vocabulary)
 
-    def model_time(self) -> RunTime:
-        """Record from now on how long the steps would take on real boards: modelled, not measured.
+    @property
+    def command_lists(self) -> Mapping[int, Sequence[Command]]:
+        """The boards' command lists by rank."""
+        commands = self._loaded.runner.commands
+        return {plan.rank: commands[plan.board] for plan in self.plan.boards}
 
-        A second call restarts the record. RequestError: a command of the lists has no timing."""
-        from lora_sdk.timing.run import RunTime
-
+    def record_steps(self, record: StepRecord) -> None:
+        """Tell `record` of each step from now on, and of sums of weights. It takes the place of the
+        record before it."""
         runner = self._loaded.runner
-        lists = {plan.rank: runner.commands[plan.board] for plan in self.plan.boards}
-        time = RunTime(self.config, self.plan, lists)
-        runner.on_step = time.add
+        runner.on_step = record.add
         if self._watch is not None:
-            self._watch.scrubber.on_sums = time.add_sums
+            self._watch.scrubber.on_sums = record.add_sums
         if self.plan.first_spilled < self.plan.page_count:
             runner.spilled = self._cache.spilled_positions
-        return time
 
     def check_weights(self) -> None:
         """Compare the checksums of all weights on the boards. TransportError names a difference."""

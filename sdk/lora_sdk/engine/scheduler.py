@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -144,6 +144,10 @@ class Slice:
     track: Track
     count: int
     tree: Tree | None = None
+
+    def with_tree(self, tree: Tree) -> Slice:
+        """The same, with drafts behind the pending token."""
+        return replace(self, tree=tree)
 
     @property
     def complete(self) -> bool:

@@ -1,6 +1,6 @@
 """Shapes of well-known models by name: the config.json that their folder would hold, no weights.
 
-`lora synth` writes folders of these shapes and the timing model asks what they would take."""
+`lora lab synth` writes folders of these shapes and the timing model asks what they would take."""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ from lora_host.errors import ModelError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.recovery import Recovery
+from lora_sdk.core.speculation_options import DEVICE
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.stepper import Stepper, argmax_of
+from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
 
-DEVICE = "emu:u280"
 """Default device of a draft model: an emulated board."""
 
 

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lora_host.errors import RequestError
+from lora_sdk.core.speculation_options import DEFAULT_WINDOW, DEVICE
+from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.draft_model import (
-    DEVICE,
     DraftBoard,
     ModelDrafting,
     check_vocabulary,
     open_board,
 )
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree_shape import TreeShape
 
-DEFAULT_WINDOW = 256
 _DEPTH = 64  # cache positions for drafted tokens after the window
 
 

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from lora_host.errors import CommandError, LinkError, PlacementError, TransportError
 from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.speculation_options import Choose
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.step import StepResult
+from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.core.verify import Tree
 from lora_sdk.spec.proposer import Drafting, Hidden, Proposer
-from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.scheduler import Slice, Track
     from lora_sdk.spec.draft_model import DraftBoard
 
 _log = logging.getLogger("lora_sdk.recovery")
-
-Choose = Callable[[int], TreeShape]
-"""The tree to draft for a context of this many positions, the root included."""
 
 _MAX_PLAIN = 64  # tokens that the boards' own loop may decode before the tree is chosen again
 
@@ -52,6 +49,50 @@ class SequenceDraft:
     def close(self) -> None:
         """Release the proposer's resources."""
         self.drafting.close()
+
+
+class DraftedRequest(Protocol):
+    """A request: what is counted of its drafts."""
+
+    speculation: SpeculationStatistics | None
+
+
+class DraftedSample(Protocol):
+    """`left`: tokens that may still come."""
+
+    @property
+    def left(self) -> int: ...
+
+
+class DraftedSequence(Protocol):
+    """A running sequence, as drafts see it. `pending`: its last token, not yet on the boards."""
+
+    draft: SequenceDraft | None
+
+    @property
+    def request(self) -> DraftedRequest: ...
+    @property
+    def sample(self) -> DraftedSample: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def pending(self) -> int: ...
+
+
+class DraftedChunk(Protocol):
+    """Rows of a sequence in the next step. `decoding`: its pending token alone."""
+
+    @property
+    def track(self) -> DraftedSequence: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def decoding(self) -> bool: ...
+    def with_tree(self: Chunk, tree: Tree) -> Chunk:
+        """The same, with drafts behind the pending token."""
+
+
+Chunk = TypeVar("Chunk", bound=DraftedChunk)
 
 
 class Speculation:
@@ -79,12 +120,12 @@ class Speculation:
         found: DraftBoard | None = getattr(self.proposer, "board", None)
         return found
 
-    def join(self, track: Track) -> None:
+    def join(self, track: DraftedSequence) -> None:
         """Create the draft state of a sequence, before its first token is committed."""
         if track.draft is None:
             track.draft = SequenceDraft(self.proposer.open())
 
-    def extend(self, slices: Sequence[Slice], max_rows: int) -> list[Slice]:
+    def extend(self, slices: Sequence[Chunk], max_rows: int) -> list[Chunk]:
         """The slices, with drafted trees for decoding sequences; at most `max_rows` rows in all."""
         spare = max_rows - sum(chunk.count for chunk in slices)
         decoding = sum(chunk.decoding for chunk in slices)
@@ -93,11 +134,11 @@ class Speculation:
             if chunk.decoding and chunk.track.draft is not None:
                 tree = self._draft(chunk.track, chunk.track.draft, spare + 1, decoding)
                 spare -= len(tree.tokens) - 1
-                chunk = type(chunk)(chunk.track, chunk.count, tree)
+                chunk = chunk.with_tree(tree)
             extended.append(chunk)
         return extended
 
-    def plain_tokens(self, track: Track) -> int:
+    def plain_tokens(self, track: DraftedSequence) -> int:
         """Number of tokens that the boards' own loop may decode before a tree is due."""
         if self.wants_hidden:
             return 0
@@ -109,7 +150,7 @@ class Speculation:
                 return later
         return min(_MAX_PLAIN, track.sample.left)
 
-    def note_hidden(self, track: Track, result: StepResult, rows: Sequence[int]) -> None:
+    def note_hidden(self, track: DraftedSequence, result: StepResult, rows: Sequence[int]) -> None:
         """Keep the hidden states that the proposer needs of `rows`, indices of committed rows."""
         if not self._taps or track.draft is None:
             return
@@ -117,7 +158,7 @@ class Speculation:
         indices = [result.hidden_rows.index(row) for row in rows]
         track.draft.hidden.append(result.hidden[np.ix_(self._taps, indices)])
 
-    def count(self, track: Track, tree: Tree, emitted: int) -> None:
+    def count(self, track: DraftedSequence, tree: Tree, emitted: int) -> None:
         """Count a verification that emitted `emitted` tokens."""
         request, draft = track.request, track.draft
         if request.speculation is None:
@@ -128,7 +169,9 @@ class Speculation:
             else:
                 statistics.add(draft.chosen, tree.parents, emitted, draft.seconds)
 
-    def _draft(self, track: Track, draft: SequenceDraft, max_rows: int, sharing: int) -> Tree:
+    def _draft(
+        self, track: DraftedSequence, draft: SequenceDraft, max_rows: int, sharing: int
+    ) -> Tree:
         pending = track.pending
         if self._ended:
             return Tree.chain(pending)
@@ -151,7 +194,7 @@ class Speculation:
         draft.seconds = time.perf_counter() - began
         return named(tree, proposed)
 
-    def _update(self, track: Track, draft: SequenceDraft) -> None:
+    def _update(self, track: DraftedSequence, draft: SequenceDraft) -> None:
         """Pass the tokens committed since the last proposal to the proposer."""
         tokens = self._cache.tokens(track.sequence, draft.known)
         hidden = np.concatenate(draft.hidden, axis=1) if draft.hidden else None

@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_sdk.arguments.option import ArgumentError
-from lora_sdk.spec.draft_model import DEVICE
-from lora_sdk.spec.longspec import DEFAULT_WINDOW
-from lora_sdk.spec.loop import Choose, Speculation
+from lora_sdk.core.speculation_options import SpeculationOptions
+from lora_sdk.spec.loop import Speculation
 from lora_sdk.spec.proposer import Proposer
-from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.core.kvcache import KvCache
     from lora_sdk.core.opening import OpenedModel
     from lora_sdk.core.options import EngineOptions
-
-PROPOSERS = ("draft", "eagle3", "lookup", "longspec")
-
-
-@dataclass(frozen=True)
-class SpeculationOptions:
-    """Proposer and draft tree.
-
-    `proposer`: one of PROPOSERS. `draft`: folder of the draft model or head; look-up has none.
-    `tree`: one for all contexts, or a function of the context's positions, the root included.
-    `device`: board of a draft model. `window`: attention window of "longspec" in tokens.
-    RequestError names an invalid option.
-    """
-
-    proposer: str
-    draft: str | Path | None = None
-    tree: TreeShape | Choose = TreeShape.chain(5)  # noqa: RUF009  a frozen value
-    device: str = DEVICE
-    window: int = DEFAULT_WINDOW
-
-    def __post_init__(self) -> None:
-        if self.proposer not in PROPOSERS:
-            raise RequestError(f"proposer {self.proposer!r}; expected {', '.join(PROPOSERS)}")
-        if (self.draft is None) != (self.proposer == "lookup"):
-            found = "none is named" if self.draft is None else f"{self.draft} is named"
-            expected = "none" if self.proposer == "lookup" else "a folder"
-            raise RequestError(f"proposer {self.proposer}: draft {found}; expected {expected}")
-        if not isinstance(self.tree, TreeShape) and not callable(self.tree):
-            raise RequestError(
-                f"tree of speculation is {self.tree!r:.60}; expected a TreeShape or a function of "
-                "the context"
-            )
-
-    @property
-    def folder(self) -> Path:
-        """The draft's folder."""
-        assert self.draft is not None  # checked by __post_init__
-        return Path(self.draft)
-
-    def choose(self, context: int) -> TreeShape:
-        """The tree for `context` positions, the root included."""
-        return self.tree if isinstance(self.tree, TreeShape) else self.tree(context)
 
 
 def with_taps(options: EngineOptions) -> EngineOptions:
@@ -69,7 +24,7 @@ def with_taps(options: EngineOptions) -> EngineOptions:
     if speculation is None:
         return options
     if not isinstance(speculation, SpeculationOptions):
-        expected = "SpeculationOptions of lora_sdk.spec.opening"
+        expected = "SpeculationOptions of lora_sdk"
         raise ArgumentError("speculation", speculation, expected, optional=True)
     if speculation.proposer != "eagle3":
         return options

@@ -1,0 +1,137 @@
+"""`lora lab spec`: tune speculative decoding offline, and show the result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lora_host.errors import RequestError
+from lora_lab.cli.spec_tune import collect, tune
+
+EPILOG = """\b
+Examples:
+  lora lab spec tune MODEL DRAFT --text held_out.txt --boards 1 --boards 4
+  lora lab spec tune MODEL lookup --text held_out.txt --objective wall
+  lora lab spec collect MODEL DRAFT --text held_out.txt -o ranks.npz
+  lora lab spec tune MODEL DRAFT --acceptance ranks.npz --board v80
+  lora lab spec show MODEL
+  lora lab spec design flightllm-sd llama3.1-8b --board v80
+\b
+DRAFT is the folder of a draft model or of an EAGLE-3 head, or the word lookup.
+lora-run --speculative auto uses the table that tune writes."""
+
+
+@click.group("spec", epilog=EPILOG)
+def spec() -> None:
+    """Choose trees and verification lengths for speculative decoding."""
+
+
+spec.add_command(tune)
+spec.add_command(collect)
+
+
+SHOW = """\b
+Examples:
+  lora lab spec show
+  lora lab spec show DIR --json
+"""
+
+
+@spec.command("show", epilog=SHOW)
+@click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("-m", "--model", "model", type=click.Path(path_type=Path), metavar="MODEL",
+              help="the same as MODEL")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def show(where: Path | None, model: Path | None, as_json: bool) -> None:
+    """Print the tables of a model's folder (default: the demo model's) or of a file."""
+    from lora_lab.cli.spec_report import as_dict, reports
+    from lora_sdk.model.demo import demo_model_path
+    from lora_sdk.spec.table import FILE_NAME, load_tables
+
+    if where is not None and model is not None:
+        raise RequestError(f"the model is named twice, {where} and {model}; omit one")
+    path = where or model or demo_model_path()
+    path = path / FILE_NAME if path.is_dir() else path
+    if not path.exists():
+        raise RequestError(f"{path}: no such table; lora lab spec tune writes one")
+    tables = load_tables(path)
+    if as_json:
+        click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
+    else:
+        click.echo(reports(tables))
+
+
+DESIGN = """\b
+Examples:
+  lora lab spec design own-u280 llama2-7b --context 1024
+"""
+
+
+@spec.command("design", epilog=DESIGN)
+@click.argument("design")
+@click.argument("model")
+@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("-c", "--context", "contexts", type=int, multiple=True,
+              help="context; may be repeated [powers of two, 128 to 16384]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def design(
+    design: str,
+    model: str,
+    board: str | None,
+    boards: int,
+    contexts: tuple[int, ...],
+    as_json: bool,
+) -> None:
+    """The best verification length of a design with its published draft.
+
+    Modelled. Nothing is run and no trees are searched: AAT is the published curve."""
+    from lora_lab.spec_tuning.modelled import DesignTimes
+    from lora_lab.spec_tuning.roofline import roofline
+    from lora_lab.spec_tuning.tune import FixedDraft
+    from lora_lab.timing.model import MAX_CONTEXT, MAX_LENGTH, check_positions
+    from lora_lab.timing.target import make_target
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.plan.partition import check_board_count
+
+    check_board_count(boards)
+    config = find_config(model)
+    target = make_target(design, board, config, boards)
+    times = DesignTimes(target)
+    assert target.draft is not None  # DesignTimes checked it
+    found: list[dict[str, Any]] = []
+    powers = [1 << power for power in range(7, 15) if 1 << power <= config.positions]
+    for context in contexts or powers or [config.positions]:
+        check_positions(config, context)
+        if not 1 <= context <= MAX_CONTEXT:
+            raise RequestError(f"context {context} is out of range: 1 to {MAX_CONTEXT}")
+        curve = FixedDraft(target.draft, context)
+        line = roofline(times, curve, context, range(2, MAX_LENGTH + 1))
+        best = line.best()
+        found.append(
+            {
+                "context": context,
+                "rows": best.rows,
+                "aat": best.aat,
+                "ridge": line.ridge,
+                "plain_tokens_per_second": line.plain,
+                "tokens_per_second": best.effective,
+                "speedup": line.speedup(best.rows),
+            }
+        )
+    if as_json:
+        values = {"label": "modelled", "design": target.name, "board": target.board,
+                  "model": model, "draft": target.draft.title, "contexts": found}  # fmt: skip
+        click.echo(json.dumps(values, indent=2))
+        return
+    click.echo(f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}")
+    click.echo(" context  rows   AAT  ridge  plain/s  tokens/s  speed-up")
+    for entry in found:
+        click.echo(
+            f"{entry['context']:8} {entry['rows']:5} {entry['aat']:5.2f} {entry['ridge']:6} "
+            f"{entry['plain_tokens_per_second']:8.2f} {entry['tokens_per_second']:9.2f} "
+            f"{entry['speedup']:9.2f}"
+        )

@@ -1,0 +1,105 @@
+"""Modelled cycles of steps on a card whose units' costs are counted (card_costs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lora_lab.timing.card_costs import CONTROL, CardCosts, card_costs
+from lora_lab.timing.card_step import CardStep
+from lora_lab.timing.list_ops import fixed_fields
+from lora_lab.timing.ops import CONTROL as CONTROL_UNIT
+from lora_lab.timing.ops import DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
+from lora_lab.timing.schedule import Timeline, schedule
+from lora_lab.timing.sequencer import sequencer_data
+from lora_lab.timing.unit_counts import UPDATE, counting, unit_counts, update
+from lora_lab.timing.vector_counts import Counts
+from lora_sdk.compile import isa
+from lora_sdk.plan.kv import tiles
+from lora_sdk.plan.model_plan import Plan
+
+CATEGORY = {MPU: WEIGHTS, VFU: VECTOR, ROUTER: LINK, DMA: KV, CONTROL_UNIT: KV}
+
+
+@dataclass(frozen=True)
+class CardTime:
+    """A step: cycles from doorbell to done, of the units' part, and of each command."""
+
+    cycles: float
+    timeline: Timeline
+    ops: Sequence[Op]
+
+
+class CardTiming:
+    """Times the list of the board at `rank` where memory answers after `latency` cycles."""
+
+    def __init__(
+        self, plan: Plan, rank: int, commands: Sequence[isa.Command], latency: float,
+        costs: CardCosts | None = None,
+    ) -> None:  # fmt: skip
+        self.costs = costs or card_costs()
+        self.latency = latency
+        self._counting = counting(self.costs.arrays(latency), plan, rank)
+        self._fields = list(fixed_fields(commands, plan.stage_boards))
+        self._votes = _step_cycles(plan.size, latency) - _step_cycles(1, latency)
+
+    def command(self, command: isa.Command, step: CardStep) -> float:
+        """Cycles of a command from its start to its end; 0 where no unit sees it."""
+        found = unit_counts(self._counting, command, step)
+        if found is None:
+            return 0.0
+        added = self._added(command, step) if isinstance(command, isa.Matrix) else 0.0
+        return self._cycles(*found) + added
+
+    def _cycles(self, kind: str, counts: Counts) -> float:
+        return self.costs.cycles(kind, counts, self.latency)
+
+    def _added(self, command: isa.Matrix, step: CardStep) -> float:
+        """What the array waits for the adapters' unit."""
+        found = update(self._counting, command, step)
+        if found is None:
+            return 0.0
+        waits = self._cycles(UPDATE, found.unit) - self._cycles(found.kind, found.array)
+        return found.stripes * max(0.0, waits)
+
+    def step(self, step: CardStep) -> CardTime:
+        """Of one step."""
+        ops = [
+            Op(
+                **fields,
+                start=self.costs.between,
+                category=CATEGORY[fields["unit"]],
+                compute=self.command(command, step),
+            )
+            for command, fields, _ in self._fields
+        ]
+        ops = [op if op.compute else replace(op, start=0.0) for op in ops]
+        timeline = schedule(ops, keep=True)
+        return CardTime(timeline.cycles + self.besides(step), timeline, ops)
+
+    def besides(self, step: CardStep) -> float:
+        """Cycles before the first command and after the last one."""
+        return self._cycles(CONTROL, besides_counts(step)) + self._votes
+
+
+def _step_cycles(boards: int, latency: float) -> float:
+    """What control takes of a step besides its commands (data/sequencer.yaml): more boards have
+    more votes."""
+    of_list = max(
+        (entry for entry in sequencer_data()["lists"] if entry["boards"] <= boards),
+        key=lambda entry: int(entry["boards"]),
+    )
+    cycles, reads = of_list["step"]
+    return float(cycles + reads * latency)
+
+
+def besides_counts(step: CardStep) -> Counts:
+    """What control does besides dispatching commands: how often, by name. `operation`: of a commit;
+    `tile`: of the page table, that it looks at."""
+    return {
+        "step": 1,
+        "row": len(step.rows),
+        "operation": len(step.commits),
+        "commit": sum(map(len, step.commits)),
+        "tile": max((tiles(row.visible) for row in step.rows), default=0),
+    }

@@ -1,0 +1,196 @@
+"""What a design takes of its board by counts: modules of overlays/rtl times instances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lora_host.data import data_folder
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_host.yaml_file import read_yaml
+from lora_lab.timing.designs import Design, load_design
+from lora_lab.timing.facts import DATA, BoardFacts, board_facts
+
+RESOURCES = ("lut", "ff", "dsp", "bram", "uram")
+LINE_BYTES, URAM_WORDS, URAM_BYTES_WIDE = 64, 4096, 8
+"""An UltraRAM has 4,096 words of 72 bits, of which a line takes 64 bits."""
+
+Counts = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Part:
+    """`instances` of a module or unit, or of a memory; `each`: counts of one, by resource."""
+
+    name: str
+    instances: int
+    each: Counts
+
+    def total(self, resource: str) -> float:
+        """Of all instances."""
+        return self.instances * self.each[resource]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A design's parts on a board. `most`: the share of each resource that it may take.
+    `not_counted`: what is missing from the sums."""
+
+    design: str
+    board: BoardFacts
+    parts: tuple[Part, ...]
+    most: float
+    counted_for_board: bool
+    not_counted: tuple[str, ...]
+
+    def total(self, resource: str) -> float:
+        """Of all parts, in LUTs (those that are memory too), registers, DSPs, blocks of 36 Kbit or
+        UltraRAMs."""
+        return sum(part.total(resource) for part in self.parts)
+
+    def shares(self) -> dict[str, float] | None:
+        """Share of the board by resource. None for a board whose cells are not counted."""
+        if not self.counted_for_board:
+            return None
+        return {name: self.total(name) / getattr(self.board, name) for name in RESOURCES}
+
+    def excess(self) -> dict[str, float]:
+        """Resources over `most`, by which share of the board. Empty if the design fits."""
+        shares = self.shares() or {}
+        return {name: share - self.most for name, share in shares.items() if share >= self.most}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "label": "counted",
+            "design": self.design,
+            "board": self.board.name,
+            "parts": [
+                {"name": part.name, "instances": part.instances,
+                 **{name: part.total(name) for name in RESOURCES}}
+                for part in self.parts
+            ],
+            "total": {name: self.total(name) for name in RESOURCES},
+            "share": self.shares(),
+            "most": self.most,
+            "excess": self.excess(),
+            "not_counted": list(self.not_counted),
+        }  # fmt: skip
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = read_yaml(DATA / "fit.yaml", RequestError)
+    return found
+
+
+@cache
+def counts() -> Mapping[str, Counts]:
+    """Counts of each module and unit of overlays/rtl/budget.yaml, by resource."""
+    path = data_folder("overlays") / "rtl" / "budget.yaml"
+    budget = read_yaml(path, RequestError)
+    return {name: _resources(one) for name, one in (budget["modules"] | budget["units"]).items()}
+
+
+def _resources(found: Mapping[str, float]) -> Counts:
+    return {
+        "lut": found["lut"] + found.get("lutram", 0),
+        "ff": found["ff"],
+        "dsp": found.get("dsp", 0),
+        "bram": found.get("ramb36", 0) + found.get("ramb18", 0) / 2,
+        "uram": found.get("uram", 0),
+    }
+
+
+def memory_uram(size: int) -> int:
+    """UltraRAMs of a memory of `size` bytes in lines of 64 bytes."""
+    lines = math.ceil(size / LINE_BYTES)
+    return math.ceil(lines / URAM_WORDS) * (LINE_BYTES // URAM_BYTES_WIDE)
+
+
+def fit_names() -> tuple[str, ...]:
+    """Designs that have counts."""
+    return tuple(name for name, one in _data()["designs"].items() if not one.get("abstract"))
+
+
+def _merged(name: str) -> dict[str, Any]:
+    one = _data()["designs"][name]
+    below = _merged(one["base"]) if "base" in one else {"parts": {}, "memory": {}}
+    return {
+        "board": one.get("board", below.get("board")),
+        "parts": {**below["parts"], **one.get("parts", {})},
+        "memory": {**below["memory"], **one.get("memory", {})},
+    }
+
+
+def fit(name: str) -> Fit:
+    """What the design `name` takes. RequestError: there are no counts of it."""
+    if name not in fit_names():
+        raise RequestError(f"design {name!r} has no counts; {did_you_mean(name, fit_names())}")
+    found = _merged(name)
+    board = board_facts(found["board"])
+    shell = _data()["shell"].get(board.name)
+    parts = [Part(part, number, counts()[part]) for part, number in found["parts"].items()]
+    none = dict.fromkeys(RESOURCES, 0.0)
+    parts += [
+        Part(f"{title}, {size >> 20} MiB", 1, {**none, "uram": float(memory_uram(size))})
+        for title, size in found["memory"].items()
+    ]
+    if shell is not None:
+        parts.insert(0, Part("shell, static region", 1, shell))
+    return Fit(
+        design=name,
+        board=board,
+        parts=tuple(parts),
+        most=_data()["most"],
+        counted_for_board=shell is not None,
+        not_counted=tuple(_data()["not_counted"]),
+    )
+
+
+def unbuilt_note(design: Design) -> str:
+    """What reports say of a design of our own."""
+    note = "this design is not built: its time and resources are modelled only"
+    if design.name not in fit_names() or design != load_design(design.name):
+        return note
+    found = fit(design.name)
+    shares = found.shares()
+    if shares is None:
+        return note
+    most = max(shares, key=lambda name: shares[name])
+    verdict = "does not fit" if found.excess() else "fits"
+    return (
+        f"this design is not built: its time is modelled; by counts it {verdict} the "
+        f"{found.board.title}, {shares[most]:.0%} of {most.upper()} where {found.most:.0%} is the "
+        "most (lora lab model --resources)"
+    )
+
+
+def fit_lines(found: Fit) -> list[str]:
+    """The table of a design as text."""
+    head = f"{'':<32}{'instances':>10}" + "".join(f"{name.upper():>11}" for name in RESOURCES)
+    lines = [f"counted: {found.design} on {found.board.title}", head]
+    for part in found.parts:
+        totals = "".join(f"{_number(part.total(name)):>11}" for name in RESOURCES)
+        lines.append(f"  {part.name:<30}{part.instances:>10}{totals}")
+    totals = "".join(f"{_number(found.total(name)):>11}" for name in RESOURCES)
+    lines.append(f"  {'sum':<30}{'':>10}{totals}")
+    shares = found.shares()
+    if shares is None:
+        lines.append("  note: cells of UltraScale+; no share of this device is told")
+    else:
+        percent = "".join(f"{shares[name]:>11.1%}" for name in RESOURCES)
+        lines.append(f"  {'share of the device':<30}{'':>10}{percent}")
+        over = ", ".join(f"{name.upper()} by {share:.1%}" for name, share in found.excess().items())
+        verdict = f"does not fit: over by {over}" if over else "fits"
+        lines.append(f"  below {found.most:.0%} of each: {verdict}")
+    lines.extend(f"  not counted: {what}" for what in found.not_counted)
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"

@@ -1,0 +1,77 @@
+"""The report of `lora lab model`: times, rates, breakdown, bytes, utilization of each roof."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Totals:
+    """Sums over a run, the input of a report. Times are in seconds."""
+
+    seconds: float = 0.0
+    by: dict[str, float] = field(default_factory=dict)
+    bytes: dict[str, float] = field(default_factory=dict)
+    macs: float = 0.0
+
+    def add(self, other: Totals, times: float = 1.0) -> None:
+        """Add `other`, multiplied by `times`."""
+        self.seconds += times * other.seconds
+        self.macs += times * other.macs
+        for mine, theirs in ((self.by, other.by), (self.bytes, other.bytes)):
+            for key, value in theirs.items():
+                mine[key] = mine.get(key, 0.0) + times * value
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Peaks of one board: memory and link bytes per second, multiply-accumulates per second.
+    `memory` is the vendor's peak, regardless of the design."""
+
+    memory: float
+    compute: float
+    link: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A modelled time. `latency_ms`: of one token at a context, or of a whole run with input and
+    output lengths. `breakdown_ms` sums to it. `bytes`: moved by one board in that time.
+    `utilisation`: the share of each roof."""
+
+    label: str
+    design: str
+    board: str
+    model: str
+    boards: int
+    mode: str
+    latency_ms: float
+    tokens_per_second: float
+    breakdown_ms: dict[str, float]
+    bytes: dict[str, float]
+    utilisation: dict[str, float]
+    details: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Values for JSON. `breakdown` is in milliseconds. Details are top-level keys."""
+        values = asdict(self)
+        values["breakdown"] = values.pop("breakdown_ms")
+        values.update(values.pop("details"))
+        values["notes"] = list(self.notes)
+        return values
+
+
+def utilisation(totals: Totals, roofs: Roofs) -> dict[str, float]:
+    """The share of each roof that a run used."""
+    if totals.seconds <= 0.0:
+        return {}
+    memory = sum(totals.bytes.get(kind, 0.0) for kind in ("weights", "kv", "adapter"))
+    shares = {
+        "memory": memory / totals.seconds / roofs.memory,
+        "compute": totals.macs / totals.seconds / roofs.compute,
+    }
+    if roofs.link:
+        shares["link"] = totals.bytes.get("link", 0.0) / totals.seconds / roofs.link
+    return shares

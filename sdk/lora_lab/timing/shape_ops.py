@@ -1,0 +1,349 @@
+"""Operators of a step from a model's shape, for a design on any number of boards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_lab.timing import costs
+from lora_lab.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
+from lora_lab.timing.layout import Layout
+from lora_lab.timing.machine import Machine
+from lora_lab.timing.ops import (
+    ADAPTER,
+    ATTENTION,
+    DMA,
+    KV,
+    LINK,
+    MPU,
+    ROUTER,
+    VECTOR,
+    VFU,
+    WEIGHTS,
+    Op,
+)
+from lora_lab.timing.step import StepShape, windowed
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import (
+    Activate,
+    AddPosition,
+    AddResidual,
+    Argmax,
+    Attend,
+    CapLogits,
+    Embed,
+    Matmul,
+    Norm,
+    NormHeads,
+    Operation,
+    PackSelected,
+    Rope,
+    ScaleLogits,
+    StoreKv,
+    row,
+    width,
+)
+from lora_sdk.plan.formats import matmul_format
+from lora_sdk.plan.partition import shares_segments
+from lora_sdk.plan.tensors import FP16_BYTES
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+ATTENTION_STARTS = 3  # q.k, SoftMax and s.v are one operator each; with qkv, o, up, down and two
+#                       norms a block has nine
+MAX_BOARDS = 1024
+
+
+def step_ops(
+    machine: Machine,
+    config: ModelConfig,
+    boards: int,
+    step: StepShape,
+    adapter: AdapterUse | None = None,
+    layout: Layout | None = None,
+) -> list[Op]:
+    """The operators of one step on the board with the largest share, in order; with stages on such
+    a board of each, one after the other. Every row uses `adapter`, if given. `layout`: of the
+    boards, None for one ring without stages.
+
+    RequestError: the model or the adapter cannot be sharded over that many boards."""
+    layout = layout or Layout(boards)
+    boards, most = layout.stage_boards, min(MAX_BOARDS, config.heads)
+    if not 1 <= boards <= most:
+        of_stages = f" in {layout.stages} stages" if layout.stages > 1 else ""
+        raise RequestError(
+            f"{layout.boards} boards{of_stages}: the model has {config.heads} query heads and each "
+            f"board needs one; use 1 to {most * layout.stages}, or "
+            f"{-(-layout.boards // most)} stages or more"
+        )
+    if adapter is not None:
+        adapter.check(boards)
+    described = describe(config)
+    layers: dict[object, list[Op]] = {}  # layers differ by window, and some have no rotation
+    keys = [
+        (config.window(index), *map(type, layer)) for index, layer in enumerate(described.layers)
+    ]
+    for key, layer in zip(keys, described.layers, strict=True):
+        if key not in layers:
+            layers[key] = _Builder(machine, config, layout, step, adapter).build(layer)
+    ops: list[Op] = []
+    if machine.lm_head:
+        _append(ops, _Builder(machine, config, layout, step).build(described.before))
+    begins = layout.begins(config)
+    for index in range(config.layers):
+        if index in begins:
+            _append(ops, _Builder(machine, config, layout, step).pass_on())
+        _append(ops, [replace(op, layer=index) for op in layers[keys[index]]])
+    if machine.lm_head:
+        sampled = replace(step, rows=step.sampled)
+        _append(ops, _Builder(machine, config, layout, sampled).build(described.after))
+    return ops
+
+
+def _append(ops: list[Op], more: Iterable[Op]) -> None:
+    """Append `more`. Its `after` indices count from its own first operator."""
+    base = len(ops)
+    for op in more:
+        after = tuple(base + index for index in op.after if base + index >= 0)
+        ops.append(replace(op, after=after))
+
+
+class _Builder:
+    """A chain of operators, each after the previous one."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: ModelConfig,
+        layout: Layout,
+        step: StepShape,
+        adapter: AdapterUse | None = None,
+    ) -> None:
+        self.machine = machine
+        self.config = config
+        self.layout = layout
+        self.boards = layout.stage_boards
+        self.step = step
+        self.rows = step.rows
+        self.adapter = adapter
+        self.ops: list[Op] = []
+
+    def build(self, operations: Iterable[Operation]) -> list[Op]:
+        """The operators of a model's operations. `after` indices count from the first one."""
+        for operation in operations:
+            row(OPERATORS, operation)(self, operation)
+        return self.ops
+
+    def _add(self, **fields: object) -> None:
+        self.ops.append(Op(layer=-1, after=(len(self.ops) - 1,), **fields))  # type: ignore[arg-type]
+
+    def matrix(self, what: str, k: int, n: int) -> None:
+        machine = self.machine
+        passes = costs.matrix_passes(machine, self.rows)
+        once = k * n * machine.weight_bytes
+        rate = machine.stream_rate if self.rows == 1 else machine.prefill_rate
+        behind = bool(self.ops) and self.ops[-1].unit == ROUTER and not machine.stalled
+        self._add(
+            unit=MPU,
+            category=WEIGHTS,
+            what=what,
+            start=machine.start_cycles,
+            compute=costs.matrix_cycles(machine, self.rows, k, n),
+            stream=once * passes / rate,
+            bytes=once * passes,
+            macs=float(self.rows) * k * n,
+            segments=behind,
+            local=1 / self.boards,
+        )
+
+    def matmul(self, matmul: Matmul) -> None:
+        """The gather of a matmul's input, the matmul, and the adapter. A comes after the matmul,
+        which still hides the gather of its input. Then h is gathered if A is sharded. Then B ends
+        the same operator. B is block-diagonal if its columns are not the hidden ones."""
+        what, k, n = matmul.short, matmul.k, self._columns(matmul)
+        if matmul.gather:
+            dynamic = matmul_format(self.config, matmul).dynamic
+            late = dynamic and self.boards > abi.ROW_MAXIMA
+            if dynamic and not late:
+                self.row_max(what, math.ceil(k / self.boards), exchanged=True)
+            self.gather(f"gather {what}", k, FP16_BYTES if late else None)
+            if late:
+                self.row_max(what, k, exchanged=False)
+        self.matrix(what, k, n)
+        if self.adapter is None or matmul.layer is None:
+            return
+        modules, blocked_b = len(matmul.outputs), matmul.target.axes[0] != "hidden"
+        down = modules * self.adapter.down_ranks(self.boards)
+        self._factor(f"{what} adapter A", k, down, self.machine.start_cycles)
+        values = self.adapter.gathered(self.boards, modules)
+        if values:
+            start = self.machine.start_cycles
+            self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
+        self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
+
+    def row_max(self, what: str, columns: int, exchanged: bool) -> None:
+        """A pass over columns for the max of a row, and the exchange of boards' maxima; quantizing
+        itself is included in what writes the row."""
+        cycles = costs.vector_cycles(self.machine, self.rows, columns, 1)
+        self._norm(f"max of {what}", cycles, exchanged)
+
+    def _columns(self, matmul: Matmul) -> int:
+        """Number of columns on the board with the largest share."""
+        columns = 0
+        for axis, outputs in groupby(output.axis for output in matmul.outputs):
+            count, head_dim = len(list(outputs)), self.config.head_dim
+            if axis == "heads":
+                columns += count * self.heads * head_dim
+            elif axis == "kv_heads":
+                columns += count * self.kv_heads * head_dim
+            else:
+                columns += math.ceil(count * width(self.config, axis) / self.boards)
+        return columns
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads of the largest share."""
+        return math.ceil(self.config.heads / self.boards)
+
+    @property
+    def kv_heads(self) -> int:
+        """Max number of KV heads that they use."""
+        return min(self.config.kv_heads, math.ceil(self.config.kv_heads / self.boards))
+
+    def _factor(self, what: str, k: int, n: int, start: float) -> None:
+        machine = self.machine
+        size = float(k * n * ADAPTER_BYTES * costs.matrix_passes(machine, self.rows))
+        self._add(
+            unit=MPU,
+            category=ADAPTER,
+            what=what,
+            start=start,
+            compute=costs.matrix_cycles(machine, self.rows, k, n),
+            stream=size / machine.stream_rate,
+            bytes=size,
+            macs=float(self.rows) * k * n,
+        )
+
+    def norm(self, norm: Norm) -> None:
+        machine, layer_norm = self.machine, norm.kind == "layernorm"
+        what = norm.name.rpartition(".")[2].replace("_", " ")
+        whole = machine.replicated_norms
+        if shares_segments(self.boards) and not whole:  # each board sums all columns
+            self.gather(f"gather {what}", self.config.hidden, FP16_BYTES)
+            whole = True
+        columns = self.config.hidden / (1 if whole else self.boards)
+        cycles = costs.norm_cycles(machine, self.rows, math.ceil(columns), layer_norm)
+        self._norm(what, cycles, exchanged=not whole)
+
+    def norm_heads(self, norm: NormHeads) -> None:
+        """q or k of the largest share; heads normed by themselves need no exchange."""
+        heads = self.heads if norm.part == "q" else self.kv_heads
+        columns = heads * self.config.head_dim
+        cycles = costs.norm_cycles(self.machine, self.rows, columns, layer_norm=False)
+        self._norm(f"{norm.part} norm", cycles, exchanged=norm.whole)
+
+    def _norm(self, what: str, cycles: float, exchanged: bool) -> None:
+        machine = self.machine
+        self._add(unit=VFU, category=VECTOR, what=what, start=machine.start_cycles, compute=cycles)
+        if self.boards > 1 and exchanged:
+            exposed = costs.exchange_cycles(machine, self.boards, self.rows, cycles)
+            self._add(unit=ROUTER, category=LINK, what=f"exchange {what}", compute=exposed,
+                      link_bytes=float(machine.row_group * 2 * math.ceil(
+                          self.rows / machine.row_group)))  # fmt: skip
+
+    def gather(
+        self, what: str, columns: int, element: int | None = None, start: float = 0.0
+    ) -> None:
+        if self.boards == 1:
+            return
+        cycles, sent = costs.gather_cycles(
+            self.machine,
+            self.boards,
+            columns,
+            self.rows,
+            element or self.machine.activation_bytes,
+            self.layout.is_path,
+        )
+        self._add(
+            unit=ROUTER, category=LINK, what=what, start=start, compute=cycles, link_bytes=sent
+        )
+
+    def pass_on(self) -> list[Op]:
+        """The residual stream to the next stage: each board's columns into whole rows, these over
+        the links, its columns out of them."""
+        passing = costs.cross_passing_cycles if self.layout.cross_links else costs.passing_cycles
+        cycles, sent = passing(self.machine, self.boards, self.config.hidden, self.rows)
+        share = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
+        moved = float(self.rows * math.ceil(share / abi.LINE_BYTES))
+        start = self.machine.start_cycles
+        self._add(unit=DMA, category=KV, what="rows for the next stage", start=start, compute=moved)
+        self._add(unit=ROUTER, category=LINK, what="gather stage", start=start, compute=cycles,
+                  link_bytes=sent)  # fmt: skip
+        self._add(unit=DMA, category=KV, what="rows of the stage before", start=start,
+                  compute=moved)  # fmt: skip
+        return self.ops
+
+    def attention(self, attend: Attend) -> None:
+        machine, config, heads = self.machine, self.config, self.heads
+        step = windowed(self.step, attend.window)
+        more = attend.slopes, bool(attend.cap)
+        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, *more)
+        products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
+        cycles, vector = costs.attention_parts(
+            machine, config.head_dim, heads, step.rows, products, softmax
+        )
+        held = self.kv_heads if machine.kv_grouped else heads
+        read = _kv_bytes(machine, config, step, held, self.layout.layers(config))
+        self._add(
+            unit=MPU,
+            category=ATTENTION,
+            what="attention",
+            start=ATTENTION_STARTS * machine.start_cycles,
+            compute=cycles,
+            vector=vector,
+            stream=read / machine.stream_rate,
+            bytes=read,
+            macs=costs.attention_macs(config.head_dim, heads, step.visible),
+        )
+
+    def nothing(self, operation: Operation) -> None:
+        """No operator: its time is included in that of its neighbors."""
+
+
+OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
+    Norm: _Builder.norm,
+    NormHeads: _Builder.norm_heads,
+    Matmul: _Builder.matmul,
+    Attend: _Builder.attention,
+    **dict.fromkeys(
+        (
+            Embed,
+            AddPosition,
+            Rope,
+            StoreKv,
+            Activate,
+            AddResidual,
+            PackSelected,
+            ScaleLogits,
+            CapLogits,
+            Argmax,
+        ),
+        _Builder.nothing,
+    ),
+}
+
+
+def _kv_bytes(
+    machine: Machine, config: ModelConfig, step: StepShape, heads: int, layers: int
+) -> float:
+    """Bytes of K and V of one block that are read from memory, because they are not in the on-chip
+    cache. That cache is shared by all blocks and by the board's heads."""
+    position = 2.0 * heads * config.head_dim * machine.kv_bytes
+    held = machine.kv_onchip_bytes / (position * layers)
+    return max(0.0, step.kv_positions - held) * position

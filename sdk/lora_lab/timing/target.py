@@ -1,0 +1,317 @@
+"""Targets of timing: a design or an overlay, with a model, on a kind and number of boards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_lab.timing import step as steps
+from lora_lab.timing.adapter_ops import AdapterUse
+from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
+from lora_lab.timing.facts import Draft, board_facts, drafts
+from lora_lab.timing.fit import unbuilt_note
+from lora_lab.timing.layout import Layout
+from lora_lab.timing.machine import machine_of
+from lora_lab.timing.ops import ADAPTER, ATTENTION, WEIGHTS, Op
+from lora_lab.timing.overheads import overheads_of
+from lora_lab.timing.report import Roofs, Totals
+from lora_lab.timing.schedule import Timeline, schedule
+from lora_lab.timing.shape import block_weights, head_weights, kv_elements
+from lora_lab.timing.shape_ops import step_ops
+from lora_lab.timing.stream_model import StreamModel, StreamTime
+from lora_sdk.plan.formats import quantized_as
+from lora_sdk.plan.partition import BOARD_COUNTS
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+
+class Target(Protocol):
+    """Times the three kinds of step. `bytes` are per board."""
+
+    name: str
+    board: str
+    boards: int
+    draft: Draft | None
+    roofs: Roofs
+    notes: tuple[str, ...]
+
+    def decode(self, context: int) -> Totals:
+        """One token that attends to `context` positions."""
+
+    def verify(self, rows: int, context: int) -> Totals:
+        """A tree of `rows` rows over `context` positions."""
+
+    def prefill(self, length: int) -> Totals:
+        """A prompt of `length` tokens."""
+
+
+class ArrayTarget:
+    """An array design. Every row of a step uses `adapter`, if given."""
+
+    def __init__(
+        self,
+        design: ArrayDesign,
+        board: str,
+        config: ModelConfig,
+        layout: Layout,
+        adapter: AdapterUse | None = None,
+    ) -> None:
+        self.facts = board_facts(board)
+        layout.check(config, board)
+        self.layout, boards = layout, layout.boards
+        self.machine = machine_of(design, self.facts)
+        self.design, self.config, self.adapter = design, config, adapter
+        self.name, self.board, self.boards = design.name, board, boards
+        self.draft = drafts()[design.speculation] if design.speculation else None
+        link = self.machine.port_rate * self.machine.clock_hz * (2 if boards > 2 else 1)
+        self.roofs = Roofs(
+            memory=self.facts.bytes_per_second,
+            compute=design.array[0] * design.array[1] * design.clock_hz,
+            link=link if boards > 1 else 0.0,
+        )
+        self.overheads = overheads_of(design, board, config, layout, self.machine, adapter)
+        self.notes = self._notes()
+
+    def decode(self, context: int) -> Totals:
+        return self.run(steps.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return self.run(steps.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        return self.run(steps.prefill(length))
+
+    def ops(self, shape: steps.StepShape) -> list[Op]:
+        """The operators of a step."""
+        return step_ops(self.machine, self.config, self.boards, shape, self.adapter, self.layout)
+
+    def timeline(self, ops: Sequence[Op], shape: steps.StepShape, keep: bool = False) -> Timeline:
+        """The schedule of a step's operators, with dispatch and host accesses if charged."""
+        timeline = schedule(ops, self.machine.prefetch_cycles, keep)
+        return timeline if self.overheads is None else self.overheads.charge(timeline, shape)
+
+    def run(self, shape: steps.StepShape) -> Totals:
+        """One step."""
+        ops = self.ops(shape)
+        timeline = self.timeline(ops, shape)
+        return totals_of(ops, timeline, self.machine.clock_hz)
+
+    def _notes(self) -> tuple[str, ...]:
+        design, config = self.design, self.config
+        found = ["modelled"]
+        if self.adapter is not None:
+            found.append(
+                f"with an adapter of rank {self.adapter.rank}, mode {self.adapter.mode}, FP16, on "
+                "every projection and row"
+            )
+        if design.origin == "own":
+            found.append(unbuilt_note(design))
+        if self.layout.stages > 1:
+            found.append(
+                f"{self.layout.stages} stages of {self.layout.stage_boards} boards run one after "
+                "the other: steps of other rows do not overlap them; bytes and roofs are those of "
+                "a board of each stage together"
+            )
+        if self.layout.cross_links:
+            found.append(
+                "a ring of each stage and cables between stages: overlays use two ports and one "
+                "ring, so this is modelled only"
+            )
+        if self.boards not in BOARD_COUNTS:
+            found.append(
+                f"timed on {self.boards} boards, on which nothing here runs: expected "
+                f"{', '.join(map(str, BOARD_COUNTS))}"
+            )
+        share = self.layout.board_weights(config) * design.weight_bytes
+        if share > self.facts.capacity_bytes:
+            found.append(
+                f"does not fit: {share / 1e9:.2f} GB of weights per board, "
+                f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
+                "timed as if it did"
+            )
+        if (not config.norm_first or config.branch_norms != "none") and design.norms == "split":
+            found.append(
+                "the overlap of gathers assumes norms before the sums alone (pre-LayerNorm); this "
+                "model has others, whose exchanges come between a matmul and the next gather"
+            )
+        return tuple(found)
+
+
+class StreamTarget:
+    """A FlightLLM-like design."""
+
+    def __init__(self, design: StreamDesign, board: str, config: ModelConfig, boards: int) -> None:
+        if boards != 1:
+            raise RequestError(
+                f"design {design.name} on {boards} boards: it runs on one board only; "
+                "use another design, or --boards 1"
+            )
+        facts = board_facts(board)
+        self.model = StreamModel(design, facts, config)
+        self.name, self.board, self.boards = design.name, board, boards
+        self.draft = drafts()[design.speculation] if design.speculation else None
+        self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
+        weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
+        fits = weights + kv_elements(config) * design.kv_bytes <= facts.capacity_bytes
+        self.notes: tuple[str, ...] = (
+            ("modelled",)
+            if fits
+            else (
+                "modelled",
+                f"{weights / 1e9:.2f} GB of weights do not fit the board's "
+                f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
+            )
+        )
+
+    def decode(self, context: int) -> Totals:
+        return _of_stream(self.model.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return _of_stream(self.model.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        return _of_stream(self.model.prefill(length))
+
+
+class OverlayTarget:
+    """An overlay with its own command lists, on as many boards as its placement allows. As for
+    designs, an FP16 model is timed as if quantized to the overlay's precision."""
+
+    def __init__(
+        self,
+        overlay: str,
+        config: ModelConfig,
+        boards: int,
+        context: int | None = None,
+        stages: int = 1,
+    ) -> None:
+        from lora_host.boards import load_board
+        from lora_host.overlay import load_overlay
+        from lora_lab.timing.overlay_time import OverlayTiming
+        from lora_sdk.plan.placement import make_plan
+
+        chosen = load_overlay(overlay)
+        notes = ["modelled"]
+        if config.quantization is None and chosen.precision != "fp16":
+            config = quantized_as(config, chosen.precision)
+            notes.append(f"the model is in FP16: timed as if it were quantized to {_title(config)}")
+        plan = make_plan(
+            config, chosen, load_board(chosen.board.name), boards, context, stages=stages
+        )
+        self.timing = OverlayTiming(config, plan)
+        self.row_limit = plan.row_limit
+        self.name, self.board, self.boards = chosen.name, chosen.board.name, boards
+        self.draft: Draft | None = drafts()["longspec"]
+        machine = self.timing.machine
+        banks = [chosen.board.banks[bank].bandwidth for bank in chosen.weight_banks]
+        link = machine.port_rate * machine.clock_hz * (2 if boards > 2 else 1)
+        self.roofs = Roofs(
+            memory=float(sum(banks)),
+            compute=machine.rows * machine.columns * machine.clock_hz,
+            link=link if boards > 1 else 0.0,
+        )
+        more = 1e3 * self.timing.left_out(steps.decode(1))
+        notes.append(f"without dispatch, host accesses and sums: about {more:.3g} ms more per step")
+        self.notes = tuple(notes)
+
+    def decode(self, context: int) -> Totals:
+        return self.run(steps.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return self.run(steps.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        totals = Totals()
+        for shape in steps.prefill_steps(length, self.row_limit):
+            totals.add(self.run(shape))
+        return totals
+
+    def run(self, shape: steps.StepShape) -> Totals:
+        """One step."""
+        found = self.timing.step(shape)
+        return totals_of(found.ops, found.timeline, self.timing.machine.clock_hz)
+
+
+def _title(config: ModelConfig) -> str:
+    found = config.quantization
+    assert found is not None
+    return f"{found.scheme.upper()} with {found.kv} K and V"
+
+
+def totals_of(ops: Sequence[Op], timeline: Timeline, clock_hz: float) -> Totals:
+    """Cycles as seconds, bytes by kind."""
+    by = {name: cycles / clock_hz for name, cycles in timeline.by.items()}
+    moved = {
+        "weights": sum(op.bytes for op in ops if op.category == WEIGHTS),
+        "kv": sum(op.bytes for op in ops if op.category == ATTENTION),
+        "link": sum(op.link_bytes for op in ops),
+    }
+    if any(op.category == ADAPTER for op in ops):
+        moved["adapter"] = sum(op.bytes for op in ops if op.category == ADAPTER)
+    return Totals(timeline.cycles / clock_hz, by, moved, sum(op.macs for op in ops))
+
+
+def _of_stream(time: StreamTime) -> Totals:
+    return Totals(time.seconds, dict(time.by), dict(time.bytes), time.macs)
+
+
+def make_target(
+    design: str,
+    board: str | None,
+    config: ModelConfig,
+    boards: int,
+    adapter: AdapterUse | None = None,
+    stages: int = 1,
+    cross_links: bool = False,
+) -> Target:
+    """The design, or overlay, named `design` on a board (None: its first). `adapter`: one that
+    every row uses, for array designs. `stages`, `cross_links`: those of `Layout`.
+
+    RequestError names an unknown or conflicting argument."""
+    from lora_host.overlay import overlay_names
+
+    if boards < 1:
+        raise RequestError(f"{boards} boards; expected at least 1")
+    if design in overlay_names():
+        if adapter is not None:
+            raise RequestError(
+                f"overlay {design}: adapters are timed for array designs; use --design lora-f, "
+                "or run it with lora-run --adapter --stats"
+            )
+        if cross_links:
+            raise RequestError(
+                f"overlay {design}: its lists use two ports, one ring or path of all boards; time "
+                "a design, as own-v80"
+            )
+        target = OverlayTarget(design, config, boards, stages=stages)
+        if board is not None and board != target.board:
+            raise RequestError(
+                f"overlay {design} is for board {target.board}, not {board}; drop --board"
+            )
+        return target
+    known = (*design_names(), *overlay_names())
+    if design not in design_names() and not design.endswith((".yaml", ".yml")):
+        raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
+    layout = Layout(boards, stages, cross_links)
+    return target_of(load_design(design), board, config, layout, adapter)
+
+
+def target_of(
+    design: Design,
+    board: str | None,
+    config: ModelConfig,
+    layout: Layout,
+    adapter: AdapterUse | None = None,
+) -> Target:
+    """A loaded design on a board. RequestError: an adapter for a design that is not an array."""
+    chosen = board or design.boards[0]
+    if isinstance(design, ArrayDesign):
+        return ArrayTarget(design, chosen, config, layout, adapter)
+    if adapter is not None:
+        raise RequestError(
+            f"design {design.name}: adapters are timed for array designs; use --design lora-f"
+        )
+    return StreamTarget(design, chosen, config, layout.boards)
