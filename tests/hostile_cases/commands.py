@@ -244,7 +244,7 @@ CASES = (
     Case("flags: a command nearly right", words("serv"), "no command 'serv'; did you mean 'serve'?", 2),
     Case("flags: -n x", words(*RUN, "-p", "a", "-n", "x"), "-n", 2),
     *(
-        Case(f"boards: {count} of {" ".join(command[:3])}", words(*command, "--boards", count),
+        Case(f"boards: {count} of {' '.join(command[:3])}", words(*command, "--boards", count),
              f"{count} boards were requested; expected 1, 2, 4, 8, 16, 32 or 64", 2)
         for count in (0, 3, 128)
         for command in (
@@ -290,7 +290,7 @@ CASES = (
         )
     ),
     *(
-        Case(f"folders: a missing one of {" ".join(command[:2])}", words(*command), "/no/where", 2)
+        Case(f"folders: a missing one of {' '.join(command[:2])}", words(*command), "/no/where", 2)
         for command in (
             ("quantize", "/no/where", "/tmp/out", "--scheme", "w8a8"), ("lab", "synth", "/no/where", "/tmp/out"),
             ("lab", "bench", "-m", "/no/where"), ("serve", "-m", "/no/where"), ("chat", "-m", "/no/where"),
@@ -311,7 +311,7 @@ CASES = (
         )
     ),
     *(
-        Case(f"folders: a file in the place of one of {" ".join(command[:3])}", words(*command, "/etc/passwd"), says, 2)
+        Case(f"folders: a file in the place of one of {' '.join(command[:3])}", words(*command, "/etc/passwd"), says, 2)
         for says, command in (
             ("is another file; expected", ("plan", "--model")), ("is another file; expected", ("chat", "-m")),
             ("expected a Hugging Face model folder", ("lab", "bench", "-m")),
@@ -323,7 +323,7 @@ CASES = (
     Case("beams: beyond the model's positions", words("lab", "model", "--design", "own-u280", "--model", "gpt2-345m",
          "--beams", "4", "--in", "1000", "--out", "32"), "1032 positions, 8 more than the model's 1024", 2),
     *(
-        Case(f"output: {" ".join(command[:2])} into nowhere", words(*command), "/no/where is no folder; make it first", 2)
+        Case(f"output: {' '.join(command[:2])} into nowhere", words(*command), "/no/where is no folder; make it first", 2)
         for command in (
             ("lab", "synth", "gpt2-345m", "/no/where/x"),
             ("quantize", "MODEL", "/no/where/x", "--scheme", "w4a16"),

@@ -10,7 +10,6 @@ import yaml
 
 from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
-from lora_sdk.cli.overlay import artefacts
 from lora_lab.timing.designs import ArrayDesign, design_names, load_design
 from lora_lab.timing.dse import SHIPPED, Candidate, Exploration, manifest, paper_values
 from lora_lab.timing.facts import board_facts
@@ -24,6 +23,7 @@ from lora_lab.timing.resources import (
 from lora_lab.timing.validate import errors, validate
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
+from lora_sdk.cli.overlay import artefacts
 from lora_sdk.model.shapes import shape_config
 
 SMALL = {

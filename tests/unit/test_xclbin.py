@@ -28,8 +28,8 @@ from lora_host.xclbin import (
     parse_xclbin,
     write_xclbin,
 )
-from lora_sdk.cli.overlay import build
 from lora_sdk.cli.inspect import inspect
+from lora_sdk.cli.overlay import build
 
 OVERLAY = load_overlay("lora_f_u280")
 CONTENT = emulation_container(OVERLAY)
