@@ -256,7 +256,7 @@ CASES = (
     Case("boards: a curve of one", words(
         "lab", "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4, 8, 16, 32 or 64", 2),
     *(
-        Case(f"positions: {' '.join(command[:2])}", words(*command), "more than the model's", 2)
+        Case(f"positions: {' '.join(command[:3])}", words(*command), "more than the model's", 2)
         for command in (
             ("lab", "model", "-c", "4097", "--design", "own-u280", "-m", "llama2-7b"),
             ("lab", "model", "--in", "4000", "--out", "97", "--design", "own-u280", "-m", "llama2-7b"),
