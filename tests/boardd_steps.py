@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from lora_host.boardd.keys import write_keys
-from lora_sdk.core.runner import Runner
+from lora_sdk.step.runner import Runner
 from tests.daemons import DaemonProcess
 from tests.drive import Driver, open_runner
 from tests.variants import variant, write_checkpoint

@@ -15,7 +15,6 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
-from lora_sdk.core.runner import KvOp, Row, Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.rope import at_context
@@ -23,6 +22,7 @@ from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests import kernel_option
 from tests.quantized import QuantizedModel
 from tests.transports import Transport

@@ -14,10 +14,10 @@ import numpy as np
 from lora_lab.spec_tuning.acceptance import Acceptance, TextRanks
 from lora_lab.spec_tuning.acceptance_file import Measured, load_measured, save_measured
 from lora_sdk.adapters.weights import load_adapter_weights
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.container import RAW_TYPES, Container
+from lora_sdk.step.tree_shape import TreeShape
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, as_json, damaged, rewritten

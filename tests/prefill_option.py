@@ -12,7 +12,7 @@ chosen = DEFAULT
 def opened() -> tuple[Any, Any]:
     """Its torch device, and its kernels."""
     from lora_prefill.exact.opening import open_kernels
-    from lora_sdk.core.worker_name import parse_worker
+    from lora_sdk.opening.worker_name import parse_worker
 
     return open_kernels(parse_worker(chosen, False))
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from lora_host import abi
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.draft_folders import write_draft_model, write_head
 from tests.variants import variant, write_checkpoint

@@ -11,13 +11,14 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
-from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request, Sample
+from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.step.step import Row, StepResult, selected_rows
+from lora_sdk.step.stepper import Stepper
 
 VOCABULARY = 61
 UNWRITTEN = -1

@@ -12,8 +12,8 @@ import pytest
 from lora_host import abi, native
 from lora_host.overlay import Overlay
 from lora_host.records import timeout_record
-from lora_sdk.core.scrubber import Scrubber
 from lora_sdk.loading.weights import Loader
+from lora_sdk.recovery.scrubber import Scrubber
 
 Switch = Callable[[Any, pytest.MonkeyPatch], None]  # a rig's engine
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from lora_sdk.arguments.describe import markdown_table
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"

@@ -13,9 +13,9 @@ from lora_sdk.model.config import load_config
 if TYPE_CHECKING:
     from lora_prefill.exact.computer import ExactComputer
     from lora_prefill.torch_computer import TorchComputer
-    from lora_sdk.core.opening import OpenedModel
-    from lora_sdk.core.options import EngineOptions
-    from lora_sdk.core.worker_name import WorkerName
+    from lora_sdk.opening.opening import OpenedModel
+    from lora_sdk.opening.options import EngineOptions
+    from lora_sdk.opening.worker_name import WorkerName
 
 
 def check_worker(options: EngineOptions, name: WorkerName) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.core.key_columns import file_columns
-from lora_sdk.core.kv_store import stored
+from lora_sdk.kv.key_columns import file_columns
+from lora_sdk.kv.kv_store import stored
 from lora_sdk.model.quantization import AttentionScales, kv_of
 from lora_sdk.prefill.job import Job, Part
 

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
         RequestError,
         TransportError,
     )
-    from lora_sdk.core.kv_arrays import KvArrays
-    from lora_sdk.core.results import Delta, Output, Result, Verified
-    from lora_sdk.core.speculation_options import SpeculationOptions
-    from lora_sdk.core.step import Row, StepResult
-    from lora_sdk.core.tree_shape import TreeShape
-    from lora_sdk.core.verify import Tree
-    from lora_sdk.core.weight_notices import WeightNotice
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.model.demo import demo_model_path
+    from lora_sdk.opening.speculation_options import SpeculationOptions
+    from lora_sdk.opening.weight_notices import WeightNotice
     from lora_sdk.sampling import BeamSearchParams, SamplingParams
+    from lora_sdk.step.results import Delta, Output, Result, Verified
+    from lora_sdk.step.step import Row, StepResult
+    from lora_sdk.step.tree_shape import TreeShape
+    from lora_sdk.step.verify import Tree
 
 __version__ = "0.1.0"  # pyproject.toml reads it here
 
@@ -54,14 +54,14 @@ _HOMES = {
     ),
     "lora_sdk.model.demo": ("demo_model_path",),
     "lora_sdk.engine.engine": ("Engine",),
-    "lora_sdk.core.kv_arrays": ("KvArrays",),
-    "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
+    "lora_sdk.kv.kv_arrays": ("KvArrays",),
+    "lora_sdk.step.results": ("Output", "Delta", "Result", "Verified"),
     "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
-    "lora_sdk.core.speculation_options": ("SpeculationOptions",),
-    "lora_sdk.core.step": ("Row", "StepResult"),
-    "lora_sdk.core.tree_shape": ("TreeShape",),
-    "lora_sdk.core.verify": ("Tree",),
-    "lora_sdk.core.weight_notices": ("WeightNotice",),
+    "lora_sdk.opening.speculation_options": ("SpeculationOptions",),
+    "lora_sdk.step.step": ("Row", "StepResult"),
+    "lora_sdk.step.tree_shape": ("TreeShape",),
+    "lora_sdk.step.verify": ("Tree",),
+    "lora_sdk.opening.weight_notices": ("WeightNotice",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.spec.resolve import SpeculationRequest, Target, resolve
+from lora_sdk.step.tree_shape import TreeShape
 
 pytestmark = pytest.mark.bench
 

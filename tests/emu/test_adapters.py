@@ -15,9 +15,9 @@ import pytest
 from lora_host import abi, native
 from lora_host.errors import CommandError
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.core.runner import Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.step.runner import Runner
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import tokens_of

@@ -11,8 +11,8 @@ import pytest
 
 from lora_host.errors import AdapterError, TransportError
 from lora_sdk import Engine, SamplingParams
-from lora_sdk.core.results import Result
-from lora_sdk.core.verify import Tree
+from lora_sdk.step.results import Result
+from lora_sdk.step.verify import Tree
 from tests.adapter_folders import Folder, write_adapter
 from tests.variants import variant, write_checkpoint
 

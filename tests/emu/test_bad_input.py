@@ -297,7 +297,7 @@ SPOILT_LIST = """
 from dataclasses import replace
 
 from lora_host import abi
-from lora_sdk.core import runner
+from lora_sdk.step import runner
 from lora_sdk.compile.isa import Command, Matrix
 
 lower = runner.lower

@@ -68,7 +68,7 @@ def test_bad_lines_have_an_error_each_and_the_others_run(
 def test_a_batch_without_a_good_line_loads_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lora_sdk.core.opening.open_model", lambda _: pytest.fail("opened"))
+    monkeypatch.setattr("lora_sdk.opening.opening.open_model", lambda _: pytest.fail("opened"))
     code, entries, err = batch(folder, ["[1]"], capsys)
     assert code == 1 and len(entries) == 1 and "1 of 1 lines" in err
     assert batch(folder, [""], capsys)[::2] == (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.step.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.beam_cases import COUNT, MODELS, cases, difference, expected, found, searched
 from tests.calibrated import write_quantized

@@ -23,7 +23,7 @@ END_S = 60.0
 KEEPER = """
 import sys, time
 from lora_cluster.replicas.daemon_command import serve_command
-from lora_cluster.replicas.kept_process import KeptProcess
+from lora_cluster.replicas.supervised_process import KeptProcess
 kept = KeptProcess("test", lambda: serve_command(sys.argv[1], sys.argv[2:]))
 kept.start()
 while kept.state.told is None:

@@ -14,9 +14,10 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.core.step import KvOp, Row, StepResult
-from lora_sdk.core.stepper import StepRunner
 from lora_sdk.engine.requests import Request
+from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.stepper import StepRunner
 from tests.variants import variant, write_checkpoint
 
 STEP = 0.08  # seconds that a step takes at least, as a larger model's does

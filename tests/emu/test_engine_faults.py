@@ -13,8 +13,9 @@ import pytest
 from lora_host import abi
 from lora_host.errors import CommandError, HangError, LoraError, TransportError
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.core.step import KvOp, Row, StepResult
-from lora_sdk.core.stepper import StepRunner
+from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.stepper import StepRunner
 from tests.variants import variant, write_checkpoint
 
 PROMPTS = [[(7 * i + 11 * k) % 287 + 3 for i in range(5 + 9 * k)] for k in range(16)]

@@ -13,10 +13,10 @@ from safetensors.numpy import load_file
 from lora_host.errors import ModelError, RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, KvArrays
-from lora_sdk.core.kv_store import stored
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.kv.kv_store import stored
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.dequantized import dequantized, in_file_order
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.quant.recipe import Recipe
 from tests.calibrated import write_quantized
 from tests.quantized import SCHEMES, QuantizedModel

@@ -12,7 +12,7 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import CommandError, HangError, LinkError, TransportError
-from lora_sdk.core.runner import Runner
+from lora_sdk.step.runner import Runner
 from tests.drive import Driver, open_runner
 from tests.transports import HASTY, Transport
 from tests.variants import variant, write_checkpoint

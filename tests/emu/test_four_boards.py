@@ -13,9 +13,9 @@ import pytest
 from lora_host import abi
 from lora_host.errors import LinkError
 from lora_host.overlay import load_overlay
-from lora_sdk.core.runner import Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.model_plan import BoardPlan
+from lora_sdk.step.runner import Runner
 from tests.drive import Driver, open_runner
 from tests.transports import Transport
 from tests.variants import variant, write_checkpoint

@@ -14,13 +14,13 @@ import pytest
 from lora_host.errors import ModelError, RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.quant.arithmetic import F32, head, run_layer
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.reference import embed_windows
+from lora_sdk.step.tree_shape import TreeShape
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import BOUND, prompts

@@ -15,7 +15,7 @@ from lora_host.errors import LinkError, LoraError, ModelError, RequestError
 from lora_host.records import GenerateResult
 from lora_lab.timing.host_access import generate_accesses
 from lora_sdk import Delta, Engine, Result, SamplingParams
-from lora_sdk.core.runner import KvOp, Runner
+from lora_sdk.step.runner import KvOp, Runner
 from tests.adapter_folders import Folder, write_adapter
 from tests.drive import open_runner
 from tests.emu.test_host_greedy import FIRST_PAGE, PROMPT, greedy, prefill

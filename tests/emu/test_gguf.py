@@ -10,12 +10,12 @@ import pytest
 
 from lora_sdk import Engine
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.resolve import kind_of
+from lora_sdk.step.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.commands import lora_run
 from tests.gguf_files import matrices_as, write_gguf

@@ -16,7 +16,7 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import CommandError, HangError, LinkError, TransportError
-from lora_sdk.core.runner import KvOp, Row, Runner
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.processes import environment
 from tests.transports import HASTY, Transport
@@ -201,7 +201,7 @@ CTRL_C = """
     import sys, time
     from pathlib import Path
     from lora_host.errors import LoraError
-    from lora_sdk.core.runner import KvOp, Row
+    from lora_sdk.step.runner import KvOp, Row
     from tests.drive import open_runner
 
     with open_runner(Path(sys.argv[1]), 2, kernels=sys.argv[2]) as runner:

@@ -12,7 +12,7 @@ from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_host.records import GreedyResult
 from lora_lab.timing.host_access import step_accesses
-from lora_sdk.core.runner import KvOp, Row, Runner
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.transports import Transport
 from tests.variants import variant, write_checkpoint

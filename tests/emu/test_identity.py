@@ -15,8 +15,8 @@ import pytest
 from lora_host import abi
 from lora_host.emu import kv_pages
 from lora_host.errors import LoraError
-from lora_sdk.core.runner import KvOp, Row, Runner
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle.forward import Oracle, load_weights
 from tests.transports import Transport

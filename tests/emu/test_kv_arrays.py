@@ -20,7 +20,7 @@ from lora_host import abi
 from lora_host.errors import LoraError, RequestError, TransportError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, KvArrays, Result
-from lora_sdk.core.kv_transfer import KvTransfer
+from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.quant.recipe import Recipe
 from tests.adapter_folders import Folder, write_adapter
 from tests.recovery_rig import inject

@@ -11,10 +11,10 @@ import pytest
 
 from lora_host.cluster_file import BoardEntry, ClusterFile
 from lora_sdk import Engine
-from lora_sdk.core.opening import open_model, replan
-from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.rope import at_context
+from lora_sdk.opening.opening import open_model, replan
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.quant.recipe import Recipe
 from tests.calibrated import write_quantized
 from tests.drive import Driver, Logits, open_runner

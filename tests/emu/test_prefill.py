@@ -20,10 +20,10 @@ from lora_host.errors import RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from lora_sdk.adapters.weights import content_digest
-from lora_sdk.core.key_columns import board_columns
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.worker_name import WorkerName, parse_worker
+from lora_sdk.kv.key_columns import board_columns
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.opening.worker_name import WorkerName, parse_worker
 from lora_sdk.prefill.boards import BoardsComputer, step_ends, worker_options
 from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts
 from lora_sdk.quant.recipe import Recipe

@@ -18,7 +18,7 @@ from lora_host import abi
 from lora_host.errors import LoraError, PlacementError, RequestError, TransportError
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.core.step import Row
+from lora_sdk.step.step import Row
 from tests.board_losses import lose_boards, undisturbed
 from tests.processes import environment
 from tests.recovery_rig import (

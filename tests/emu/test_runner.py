@@ -20,12 +20,12 @@ from lora_host.cluster_file import BoardEntry, Cable, ClusterFile
 from lora_host.errors import CommandError, ModelError, RequestError, TransportError
 from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.compile.isa import Gather, encode
-from lora_sdk.core.runner import KvOp, Row, Runner, StepResult
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.stored import Stored
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
+from lora_sdk.step.runner import KvOp, Row, Runner, StepResult
 from tests.oracle.forward import Oracle, load_weights
 from tests.variants import variant, write_checkpoint
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.core.runner import Runner
-from lora_sdk.core.step import KvOp, Row, StepResult
+from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.step.runner import Runner
+from lora_sdk.step.step import Row, StepResult
 from tests.adapter_folders import Folder, write_adapter
 from tests.drive import open_runner
 from tests.quantized import SCHEMES, QuantizedModel

@@ -17,8 +17,8 @@ from contextlib import aclosing, closing, suppress
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 from tests.served import eventually
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 from tests.draft_folders import write_draft_model
 from tests.variants import variant, write_checkpoint
 

@@ -13,7 +13,6 @@ from safetensors.numpy import load_file, save_file
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk import Engine
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.config import load_config
 from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.draft_model import DraftModel
@@ -21,6 +20,7 @@ from lora_sdk.spec.eagle3 import Eagle3
 from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.longspec import LongSpec, window_start
 from lora_sdk.spec.proposer import Drafting
+from lora_sdk.step.tree_shape import TreeShape
 from tests.draft_folders import write_head
 from tests.variants import variant, write_checkpoint
 

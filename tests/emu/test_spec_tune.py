@@ -32,11 +32,11 @@ from lora_lab.timing.run import time_engine
 from lora_sdk import Engine, SamplingParams, demo_model_path
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.spec.draft_model import DraftModel
 from lora_sdk.spec.eagle3 import Eagle3
 from lora_sdk.spec.table import find_table, load_tables
+from lora_sdk.step.tree_shape import TreeShape
 from tests.commands import LORA, command, lora_run
 
 DEMO = demo_model_path()

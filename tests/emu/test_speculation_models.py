@@ -10,9 +10,9 @@ import pytest
 
 from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.step.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint

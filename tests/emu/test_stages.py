@@ -15,9 +15,9 @@ from lora_host.errors import CommandError, LinkError, LoraError, ModelError
 from lora_sdk import BeamSearchParams, Engine, SamplingParams
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import encode
-from lora_sdk.core.runner import LIST_ID, KvOp, Row, Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.step.runner import LIST_ID, KvOp, Row, Runner
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu import test_many_boards as many

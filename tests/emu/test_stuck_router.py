@@ -13,8 +13,8 @@ import pytest
 import tests.drive
 from lora_host import abi
 from lora_host.errors import HangError
-from lora_sdk.core.runner import KvOp, Row, Runner
 from lora_sdk.plan.topology import route
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.variants import variant, write_checkpoint
 

@@ -14,9 +14,9 @@ from lora_lab.timing.model import token_time
 from lora_lab.timing.run import RunTime, time_engine
 from lora_lab.timing.target import OverlayTarget
 from lora_sdk import Engine, SamplingParams
-from lora_sdk.core.verify import Tree
 from lora_sdk.model.config import load_config
 from lora_sdk.model.demo import demo_model_path
+from lora_sdk.step.verify import Tree
 
 PROMPT = [5, 9, 2, 40, 17, 3, 8]
 GREEDY = SamplingParams(max_tokens=6, ignore_eos=True)

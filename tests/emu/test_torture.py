@@ -35,7 +35,7 @@ from lora_lab.torture.rig import Rig
 from lora_lab.torture.table import host_table, table
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
-from lora_sdk.core.scrubber import Scrubber
+from lora_sdk.recovery.scrubber import Scrubber
 from tests.processes import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "torture.md"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lora_sdk import demo_model_path
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.config import load_config
 from lora_sdk.spec.eagle3 import Eagle3
+from lora_sdk.step.tree_shape import TreeShape
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 

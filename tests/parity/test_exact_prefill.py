@@ -18,8 +18,8 @@ from lora_host.errors import ModelError, RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.adapters.weights import content_digest, load_adapter_weights
-from lora_sdk.core.key_columns import board_columns
-from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.kv.key_columns import board_columns
+from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.model import operations as ops
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts

@@ -15,7 +15,7 @@ from lora_host.errors import RequestError
 from lora_lab.synth.folder import synthesize
 from lora_prefill.torch_model import refuse_tf32
 from lora_sdk import Engine, Result
-from lora_sdk.core.key_columns import board_columns
+from lora_sdk.kv.key_columns import board_columns
 from lora_sdk.prefill.job import Job, Part, joined_parts
 from lora_sdk.quant.recipe import HeadKind, Recipe
 from tests import prefill_option

@@ -16,7 +16,7 @@ import pytest
 from lora_cluster.replicas.connection import connected
 from lora_host.errors import LoraError, RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
-from lora_sdk.core.weight_notices import WeightNotices
+from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.constraint import Compiler
 from tests.replicas.conftest import RayNodes
 from tests.served import Served, eventually, served_backend

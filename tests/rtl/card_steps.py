@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from lora_lab.timing.card_step import CardRow, CardStep
 from lora_sdk.compile.isa import Command, Fence
 from lora_sdk.compile.lower import lower
-from lora_sdk.core import runner as runner_of_core
 from lora_sdk.loading.weights import Loader
+from lora_sdk.step import runner as runner_of_core
 
 if TYPE_CHECKING:
-    from lora_sdk.core.runner import Runner
+    from lora_sdk.step.runner import Runner
 
 MAX_CONTEXT = 384
 VOCABULARY = 290
@@ -126,7 +126,7 @@ def one_by_one(commands: Sequence[Command]) -> list[Command]:
 def run_step(runner: Runner, step: Step, prepared: Callable[[], None] = lambda: None) -> None:
     """The step, behind one of the rows that it commits; `prepared` is called between them."""
     from lora_host import abi
-    from lora_sdk.core.runner import KvOp, Row
+    from lora_sdk.step.runner import KvOp, Row
 
     def rows(
         first: int, context: int, parents: tuple[int, ...], adapted: int, sampled: int

@@ -16,8 +16,8 @@ from lora_host import abi
 from lora_host.errors import LoraError
 from lora_host.records import ClusterStats, GenerateResult
 from lora_lab.timing.host_access import generate_accesses
-from lora_sdk.core.kv_transfer import KvTransfer
-from lora_sdk.core.runner import KvOp, Runner
+from lora_sdk.kv.kv_transfer import KvTransfer
+from lora_sdk.step.runner import KvOp, Runner
 from tests.drive import open_runner
 from tests.emu.test_generate import SLOTS, generate, pages
 from tests.emu.test_host_greedy import PROMPT, greedy, prefill

@@ -10,7 +10,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import LoraError
-from lora_sdk.core.runner import KvOp, Row, Runner
+from lora_sdk.step.runner import KvOp, Row, Runner
 
 SEQUENCE = 1
 PROMPT = (9, 4, 33, 7)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host import abi
-from lora_sdk.core.runner import KvOp, Row, Runner
+from lora_sdk.step.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.emu.test_generate import pages
 from tests.rtl.card_rig import SimulatedCard

@@ -18,9 +18,9 @@ import pytest
 from lora_host import abi, sim
 from lora_host.errors import LoraError
 from lora_sdk import Engine, SamplingParams
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.step.tree_shape import TreeShape
 from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import write_quantized
 from tests.commands import LORA, RUN

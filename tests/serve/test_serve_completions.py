@@ -8,7 +8,7 @@ import pytest
 from openai import BadRequestError, NotFoundError
 
 from lora_sdk import BeamSearchParams, SamplingParams
-from lora_sdk.core.results import Result
+from lora_sdk.step.results import Result
 from tests.served import Served
 
 PROMPT = "import os\n"

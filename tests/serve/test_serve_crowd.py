@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lora_sdk import Engine, SamplingParams, demo_model_path
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 from tests.served import Served, eventually, served
 
 CLIENTS = 64

@@ -13,8 +13,8 @@ import pytest
 from openai import RateLimitError
 
 from lora_sdk import Engine
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 from tests.served import Served, eventually, served
 
 LONG = {"prompt": "import os\n", "max_tokens": 1000, "ignore_eos": True}

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lora_sdk import SamplingParams
-from lora_sdk.core.results import Result
+from lora_sdk.step.results import Result
 from tests.served import Served
 
 PROMPTS = ("import os\n", "def f(x):\n    ", "class Été:\n", "# →", "x = [1, 2", "\n")

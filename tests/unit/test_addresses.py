@@ -6,10 +6,10 @@ from zlib import crc32
 
 from lora_host import abi
 from lora_host.placing import Range
-from lora_sdk.core.opening import plan_model
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.regions import joined
+from lora_sdk.opening.opening import plan_model
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.addresses import tensors_at
+from lora_sdk.recovery.regions import joined
 
 
 def test_every_block_and_table_is_found_by_its_address() -> None:

@@ -20,7 +20,7 @@ from lora_sdk.arguments.option import Option, check_options, option, options_of
 from lora_sdk.cli.main import COMMANDS
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling.beam_params import BEAM_FIELDS
 from tools.option_tables import PAGE, with_tables
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.core.kvcache import pages_for
-from lora_sdk.core.results import Delta
 from lora_sdk.engine.requests import Request
+from lora_sdk.kv.kvcache import pages_for
+from lora_sdk.step.results import Delta
 from tests.scripted import VOCABULARY, greedy_tokens
 from tests.searches import alone, found, search
 from tests.unit.test_scheduler import Driven

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lora_sdk.compile.isa import NO_LAYER, Command
-from lora_sdk.core.nonfinite import first_board, nonfinite_error
+from lora_sdk.step.nonfinite import first_board, nonfinite_error
 
 
 def commands(*names: tuple[int, str]) -> list[Command]:

@@ -11,7 +11,7 @@ import pytest
 
 from lora_host.errors import LoraError, ModelError
 from lora_sdk import Engine
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from tests.variants import variant, write_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from lora_cluster.replicas import kept_process
-from lora_cluster.replicas.kept_process import KeptProcess, KeptState, Pauses
+from lora_cluster.replicas.supervised_process import KeptProcess, KeptState, Pauses
 from lora_host.errors import TransportError
 
 QUICK = Pauses(first=0.01, most=0.02)

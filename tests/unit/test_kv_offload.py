@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import LinkError, TransportError
-from lora_sdk.core.host_pages import HostPages
-from lora_sdk.core.host_slots import FileSlots, MemorySlots, Slots
-from lora_sdk.core.kv_arrays import KvArrays
-from lora_sdk.core.kv_offload import KvOffload
-from lora_sdk.core.kv_statistics import HostUse
-from lora_sdk.core.page_form import PageForm
+from lora_sdk.kv.host_pages import HostPages
+from lora_sdk.kv.host_slots import FileSlots, MemorySlots, Slots
+from lora_sdk.kv.kv_arrays import KvArrays
+from lora_sdk.kv.kv_offload import KvOffload
+from lora_sdk.kv.kv_statistics import HostUse
+from lora_sdk.kv.page_form import PageForm
 from tests.scripted import UNWRITTEN, ScriptedRunner, greedy_tokens
 from tests.searches import alone, found, search
 from tests.sharing import Sharing, text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lora_host.errors import TransportError
-from lora_sdk.core.rows import build_rows
 from lora_sdk.engine.kv_source import NewSequence
 from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.engine.scheduler import Scheduler, Track
+from lora_sdk.engine.scheduler import RunningSequence, Scheduler
 from lora_sdk.engine.step_loop import StepLoop
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.step.rows import build_rows
 from tests.scripted import VOCABULARY, Bench, greedy_tokens
 
 SHARED = list(range(40))
@@ -114,7 +114,7 @@ def test_a_source_that_fails_ends_its_request_alone() -> None:
 def test_a_track_knows_what_is_left() -> None:
     params = SamplingParams()
     sample = Sample(Sampler(params, VOCABULARY, 7, 0), None, 9)
-    track = Track(Request(None, [1, 2, 3, 4], params, 7, [sample]), sample, 0, 1)
+    track = RunningSequence(Request(None, [1, 2, 3, 4], params, 7, [sample]), sample, 0, 1)
     assert (track.left, track.prefilling, track.tokens(3)) == (4, True, [1, 2, 3])
     track.computed = 3
     sample.output += [7, 8]

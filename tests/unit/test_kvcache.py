@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from lora_host import abi
 from lora_host.errors import LinkError, ModelError, RequestError
-from lora_sdk.core.kvcache import KvCache, pages_for
-from lora_sdk.core.rows import build_rows
+from lora_sdk.kv.kvcache import KvCache, pages_for
+from lora_sdk.step.rows import build_rows
 from tests.cache_calls import check_random_calls, feed, sees
 from tests.scripted import Bench
 

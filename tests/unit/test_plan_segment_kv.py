@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.plan import plan
-from lora_sdk.core.kvcache import KvCache
+from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.segment_kv import (
     BeamLoad,

@@ -11,10 +11,10 @@ from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
 from lora_lab.timing import step as steps
 from lora_lab.timing.overlay_time import OverlayTiming
-from lora_sdk.core.contents import Uncommitted
-from lora_sdk.core.header_queue import HeaderQueue
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.page_pool import PagePool
+from lora_sdk.kv.header_queue import HeaderQueue
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.kv.page_pool import PagePool
+from lora_sdk.kv.sequence_state import Uncommitted
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan

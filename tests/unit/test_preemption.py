@@ -11,7 +11,7 @@ from lora_host.errors import AdapterError, RequestError
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.requests import Request
-from lora_sdk.engine.scheduler import Track
+from lora_sdk.engine.scheduler import RunningSequence
 from lora_sdk.sampling import Sampler
 from tests.scripted import VOCABULARY, greedy_tokens, logits_of
 from tests.searches import alone as searched_alone
@@ -77,7 +77,7 @@ def test_searches_wait_whole_and_find_the_same(cached: bool, row_limit: int) -> 
     searches, waited = [], 0
     preempt = bench.generator._scheduler.preempt
 
-    def counted(tracks: Sequence[Track]) -> None:
+    def counted(tracks: Sequence[RunningSequence]) -> None:
         nonlocal waited
         waited += tracks[0].beams is not None
         preempt(tracks)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from lora_host.errors import LinkError, LoraError, RequestError, TransportError
-from lora_sdk.core.step import Row
 from lora_sdk.engine.generator import Generator
+from lora_sdk.step.step import Row
 from tests.scripted import Bench, greedy_tokens
 
 PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33]

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import chisquare
 
 from lora_host.errors import RequestError
-from lora_sdk.core.step import Row, StepResult
-from lora_sdk.core.verify import Tree, verify
 from lora_sdk.sampling import Sampler, SamplingParams, rejection
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.verify import Tree, verify
 from tests.scripted import Bench
 
 TOKENS = 6

@@ -10,11 +10,12 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import LinkError, LoraError, ModelError, RequestError
-from lora_sdk.core.replay import Replay
-from lora_sdk.core.rows import build_rows
-from lora_sdk.core.step import KvOp, Row, StepResult
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
+from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.recovery.replay import Replay
+from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import Row, StepResult
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens, logits_of
 
 PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33, list(range(30, 60)) * 3]

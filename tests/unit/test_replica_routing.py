@@ -9,9 +9,9 @@ import pytest
 
 from lora_cluster.dispatch.place import Place
 from lora_cluster.replicas.messages import Facts, News, Token, raised, told
-from lora_cluster.replicas.mirror import Mirror
 from lora_cluster.replicas.node_boards import emulated, resources
 from lora_cluster.replicas.prefixes import PrefixMemory, page_names
+from lora_cluster.replicas.remote_request import RemoteRequest
 from lora_cluster.replicas.routing import Router
 from lora_host.errors import FailureFields, HangError, RequestError
 from lora_sdk import SamplingParams
@@ -117,7 +117,7 @@ def news(*tokens: tuple[int, int], ended: bool = False) -> News:
 
 def test_tokens_that_come_again_are_delivered_once() -> None:
     one = request([1], streams=True)
-    mirror = Mirror(one, 1)
+    mirror = RemoteRequest(one, 1)
     mirror.take(news((1, 10), (2, 11)))
     mirror.take(news((1, 10), (2, 11), (3, 12)))
     assert one.samples[0].output == [10, 11, 12]
@@ -127,16 +127,16 @@ def test_tokens_that_come_again_are_delivered_once() -> None:
 
 def test_a_gap_ends_the_request() -> None:
     with pytest.raises(RequestError, match="token 3 came after token 1"):
-        Mirror(request([1]), 1).take(news((1, 10), (3, 12)))
+        RemoteRequest(request([1]), 1).take(news((1, 10), (3, 12)))
 
 
 def test_other_tokens_end_a_stream_and_replace_what_nobody_saw() -> None:
     stream, quiet = request([1], streams=True), request([1])
     for one in (stream, quiet):
-        Mirror(one, 1).take(news((1, 10), (2, 11)))
+        RemoteRequest(one, 1).take(news((1, 10), (2, 11)))
     with pytest.raises(RequestError, match=r"wrong.*from new token 2 on"):
-        Mirror(stream, 1).take(news((1, 10), (2, 99)))
-    Mirror(quiet, 1).take(news((1, 10), (2, 99), (3, 98)))
+        RemoteRequest(stream, 1).take(news((1, 10), (2, 99)))
+    RemoteRequest(quiet, 1).take(news((1, 10), (2, 99), (3, 98)))
     assert quiet.samples[0].output == [10, 99, 98]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from lora_host.errors import LinkError, ModelError, RequestError
-from lora_sdk.core.results import Delta
-from lora_sdk.core.step import Row, StepResult
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.step.results import Delta
+from lora_sdk.step.step import Row, StepResult
 from tests.scripted import VOCABULARY, Bench, greedy_tokens, logits_of
 
 

@@ -16,7 +16,7 @@ from lora_host.device_uri import check_uri, is_emulated, is_model, is_simulated
 from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_host.selection import check_spares, select
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from tests.commands import lora_run
 
 OVERLAY = load_overlay("lora_f_u280")

@@ -21,7 +21,7 @@ from lora_lab.spec_tuning.acceptance import (
 from lora_lab.spec_tuning.acceptance_file import Measured, load_measured, save_measured
 from lora_lab.spec_tuning.comparison import deviation, gain
 from lora_lab.spec_tuning.tree_search import maximal_tree
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 from tests.bootstrap import bootstrap_gain
 
 DEPTH = 5

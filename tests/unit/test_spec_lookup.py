@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.lookup import Lookup
+from lora_sdk.step.tree_shape import TreeShape
 
 
 def proposed(tokens: list[int], tree: TreeShape) -> list[int | None]:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
-from lora_sdk.core.speculation_statistics import SpeculationStatistics
-from lora_sdk.core.step import Row
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.engine.generator import Generator
 from lora_sdk.spec.loop import Speculation, named
+from lora_sdk.step.speculation_statistics import SpeculationStatistics
+from lora_sdk.step.step import Row
+from lora_sdk.step.tree_shape import TreeShape
 from tests.scripted import Bench, greedy_tokens, logits_of
 
 PROMPT = list(range(40))

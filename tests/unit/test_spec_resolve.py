@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.resolve import SpeculationRequest, Target, resolve
 from lora_sdk.spec.table import Choice, CurveRecord, Measurement, SpeculationTable, put_tables
+from lora_sdk.step.tree_shape import TreeShape
 
 CURVE = CurveRecord(1, 1.0, 0.8, 0.2, 0.99, "fit", (2, 3, 4), 3, 90, False, {2: 1.6, 4: 2.4})
 TREES = {2: TreeShape.chain(2), 3: TreeShape.by_width((2,)), 4: TreeShape.chain(4)}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.core.tree_shape import MAX_NODES, TreeShape
+from lora_sdk.step.tree_shape import MAX_NODES, TreeShape
 
 
 def test_a_chain_is_one_child_after_another() -> None:

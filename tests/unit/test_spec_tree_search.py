@@ -19,7 +19,7 @@ from lora_lab.spec_tuning.tree_search import (
     search_trees,
     width_tree,
 )
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 from tests.bootstrap import bootstrap_gain
 
 LARGEST = 64

@@ -17,7 +17,6 @@ from lora_lab.spec_tuning.modelled import BoardTimes, OverlayCost, TreeUse, use_
 from lora_lab.spec_tuning.roofline import roofline
 from lora_lab.spec_tuning.tuning import BoardSetup, draft_cost, modelled_tables
 from lora_lab.timing import step as steps
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.demo import demo_model_path
 from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.table import (
@@ -27,6 +26,7 @@ from lora_sdk.spec.table import (
     put_tables,
     save_tables,
 )
+from lora_sdk.step.tree_shape import TreeShape
 from tests.unit.test_spec_tree_search import MEASURED
 
 DEMO = demo_model_path()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lora_host.cluster_file import BoardEntry, ring
-from lora_sdk.core.survivors import Lost, Survivors
+from lora_sdk.recovery.failover import Failover, Lost
 
 
 def test_names_do_not_change_when_others_are_left_out() -> None:
     boards = [BoardEntry(f"xrt:{index}") for index in range(4)]
-    survivors = Survivors(boards, ring(4), None, ())
+    survivors = Failover(boards, ring(4), None, ())
     assert survivors.name(Lost(board=1)) == "board 1 (xrt:1)"
     survivors.leave_out(Lost(board=1))
     survivors.use((0, 2))  # of 0, 2 and 3

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lora_host import abi
 from lora_host.errors import RequestError
-from lora_sdk.core.kv_sequence import RETURNED, KvSequence, held, pages_for
-from lora_sdk.core.replay import Replay
+from lora_sdk.kv.kv_sequence import RETURNED, KvSequence, held, pages_for
+from lora_sdk.recovery.replay import Replay
 from tests.cache_calls import check_random_calls, feed, in_window, sees
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens
 from tests.sharing import Sharing, text

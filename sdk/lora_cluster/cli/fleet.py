@@ -20,7 +20,7 @@ from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from lora_cluster.dispatch.fleet import Fleet
-    from lora_sdk.core.results import Result
+    from lora_sdk.step.results import Result
 
 EXAMPLES = """\b
 Examples:

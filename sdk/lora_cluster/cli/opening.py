@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 
 if TYPE_CHECKING:
     from lora_cluster.dispatch.running import Running
     from lora_cluster.replicas.pool import ReplicaFleet
     from lora_sdk.cli.ray_flags import LoadAdapters, RayChoice
-    from lora_sdk.core.options import Progress
-    from lora_sdk.core.speculation_options import SpeculationOptions
-    from lora_sdk.core.weight_notices import OnNotice
     from lora_sdk.engine.requests import Request
     from lora_sdk.engine.submission import Prompt
+    from lora_sdk.opening.options import Progress
+    from lora_sdk.opening.speculation_options import SpeculationOptions
+    from lora_sdk.opening.weight_notices import OnNotice
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.serve.backend import Backend
 
@@ -77,7 +77,7 @@ class OpenReplicas:
     ) -> Backend:
         """For a server. `load` is given what loads adapters."""
         from lora_cluster.replicas.serving import ReplicaBackend
-        from lora_sdk.core.weight_notices import WeightNotices
+        from lora_sdk.opening.weight_notices import WeightNotices
 
         notices = WeightNotices()
         fleet = self._open(speculation, progress, notices.add)

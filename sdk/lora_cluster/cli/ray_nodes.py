@@ -202,7 +202,7 @@ def _said(daemon: Mapping[str, Any]) -> str:
 
 def _boards(resources: dict[str, float]) -> dict[str, int]:
     from lora_cluster.replicas.node_boards import resource
-    from lora_sdk.core.options import BOARD_KINDS
+    from lora_sdk.opening.options import BOARD_KINDS
 
     return {
         kind: int(resources[name]) for kind in BOARD_KINDS if (name := resource(kind)) in resources

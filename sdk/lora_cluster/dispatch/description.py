@@ -9,9 +9,9 @@ from typing import Any
 
 from lora_host.errors import LoraError, RequestError
 from lora_host.schema import read_checked
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.worker_name import parse_worker
 from lora_sdk.engine.engine import Engine
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.worker_name import parse_worker
 
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
 DEMO = "demo"  # the model that is shipped

@@ -18,7 +18,7 @@ from functools import partial
 from lora_cluster.dispatch.place import Place, Ticket
 from lora_cluster.dispatch.policy import Policy
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk.engine.carried import Carried
+from lora_sdk.engine.migrated_kv import MigratedKv
 from lora_sdk.engine.requests import Request
 from lora_sdk.sampling.beam_search import BeamSearch
 
@@ -195,7 +195,7 @@ class Dispatcher:
         ticket.failing = False
         request = ticket.request
         request.home = None
-        request.carried = Carried(None, None)
+        request.carried = MigratedKv(None, None)
         if request.search is not None:  # hypotheses are delivered at the end: begin anew
             first = request.samples[0]
             request.search = BeamSearch(first.sampler, request.tokens, first.left)

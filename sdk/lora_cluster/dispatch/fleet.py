@@ -16,18 +16,18 @@ from lora_cluster.dispatch.place import Kind, Place
 from lora_cluster.dispatch.policy import Policy
 from lora_cluster.dispatch.running import Running
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk.core.results import Delta, Result
 from lora_sdk.engine.background import relay
 from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import Prompt, one_params, one_prompt, params_of, prompts_of
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.step.results import Delta, Result
 
 if TYPE_CHECKING:
     from lora_cluster.dispatch.dispatcher import Route
     from lora_cluster.dispatch.member import Member
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.weight_notices import WeightNotice
+    from lora_sdk.opening.weight_notices import WeightNotice
     from lora_sdk.text.chat import Message
     from lora_sdk.text.tokenizer import Tokenizer
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.weight_notices import WeightNotices
     from lora_sdk.engine.requests import OnDelta, Request
     from lora_sdk.engine.submission import Prompt
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.opening.weight_notices import WeightNotices
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.prefill.job import PrefillUse
     from lora_sdk.sampling import SamplingParams

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lora_host.errors import AdapterError, LoraError, ModelError, TransportError
-from lora_sdk.core.recovery import may_be_recovered
+from lora_sdk.recovery.recovery import may_be_recovered
 
 if TYPE_CHECKING:
     from lora_cluster.dispatch.member import Member

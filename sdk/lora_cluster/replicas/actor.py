@@ -13,16 +13,16 @@ import ray
 
 from lora_cluster.replicas.messages import Batch, Failure, Opened, Work, told
 from lora_cluster.replicas.node_boards import free_boards
-from lora_cluster.replicas.outbox import Outbox
+from lora_cluster.replicas.output_queue import OutputQueue
 from lora_host.boardd.waiting import wait_for_daemons
 from lora_host.errors import LoraError, RequestError, TransportError
-from lora_sdk.engine.carried import Carried
+from lora_sdk.engine.migrated_kv import MigratedKv
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.weight_notices import WeightNotice
     from lora_sdk.engine.engine import Engine
     from lora_sdk.engine.requests import Request
+    from lora_sdk.opening.weight_notices import WeightNotice
     from lora_sdk.serve.board_metrics import BoardReading
     from lora_sdk.serve.constraint import Compiler
 
@@ -48,7 +48,7 @@ class ReplicaActor:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._compiler: Compiler | None = None
-        self._outbox = Outbox(self._is_lost)
+        self._outbox = OutputQueue(self._is_lost)
         self._running: dict[int, Request] = {}
         self._cancelled: dict[int, None] = {}
         self._lock = threading.Lock()
@@ -186,7 +186,7 @@ class ReplicaActor:
             for token in tokens:
                 sample.accept(token)
         if any(work.emitted):
-            request.carried = Carried(None, None)  # each sample goes on from its own tokens
+            request.carried = MigratedKv(None, None)  # each sample goes on from its own tokens
         self._outbox.watch(work.number, request, work.streams)
         return request
 

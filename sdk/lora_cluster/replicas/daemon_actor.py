@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import ray
 
 from lora_cluster.replicas.daemon_command import serve_command, served_boards
-from lora_cluster.replicas.kept_process import KeptProcess, KeptState
 from lora_cluster.replicas.messages import DaemonState
 from lora_cluster.replicas.node_boards import free_boards
+from lora_cluster.replicas.supervised_process import KeptProcess, KeptState
 
 
 class DaemonActor:

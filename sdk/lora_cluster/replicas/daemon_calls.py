@@ -12,9 +12,9 @@ import ray
 from lora_cluster.replicas.connection import NAMESPACE
 from lora_cluster.replicas.daemon_actor import DaemonActor
 from lora_cluster.replicas.daemon_boards import DAEMON
-from lora_cluster.replicas.kept_process import STOP_SECONDS
 from lora_cluster.replicas.messages import DaemonState
 from lora_cluster.replicas.node_boards import resource
+from lora_cluster.replicas.supervised_process import STOP_SECONDS
 from lora_host.errors import LoraError, RequestError
 
 STATE_SECONDS = 5.0  # it answers at once, or its process is being started

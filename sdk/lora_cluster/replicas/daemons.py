@@ -17,7 +17,7 @@ from lora_host.errors import TransportError
 if TYPE_CHECKING:
     from lora_cluster.replicas.messages import DaemonState
     from lora_cluster.replicas.replica import ReplicaOptions
-    from lora_sdk.core.options import Progress
+    from lora_sdk.opening.options import Progress
 
 START_SECONDS = 120.0  # for a node with room, and for real boards to be opened
 LOOK_SECONDS = 0.2

@@ -10,12 +10,12 @@ from lora_host import errors
 from lora_host.errors import FailureFields, LoraError
 
 if TYPE_CHECKING:
-    from lora_sdk.core.speculation_statistics import SpeculationStatistics
-    from lora_sdk.core.weight_notices import WeightNotice
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.opening.weight_notices import WeightNotice
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.sampling.logprobs import PositionLogprobs
+    from lora_sdk.step.speculation_statistics import SpeculationStatistics
 
 
 @dataclass(frozen=True)

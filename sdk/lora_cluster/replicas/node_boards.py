@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from lora_host.errors import RequestError, TransportError
 from lora_host.naming import counted
-from lora_sdk.core.options import BOARD_KINDS
+from lora_sdk.opening.options import BOARD_KINDS
 
 BOARDS = "LORA_RAY_BOARDS"
 """Environment variable of a node's processes: JSON, URIs by kind of board."""

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 import ray
 
 from lora_cluster.dispatch.fleet import Fleet
+from lora_cluster.replicas.adapter_registry import AdapterRegistry
 from lora_cluster.replicas.daemons import Daemons, Span, daemons_for
 from lora_cluster.replicas.node_boards import resource
 from lora_cluster.replicas.replica import Replica, ReplicaOptions
 from lora_cluster.replicas.routing import Router
-from lora_cluster.replicas.shelf import Shelf
 from lora_cluster.replicas.supervisor import Stopped, Supervisor
 from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.options import Progress
-    from lora_sdk.core.weight_notices import OnNotice
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.opening.options import Progress
+    from lora_sdk.opening.weight_notices import OnNotice
 
 
 class ReplicaFleet(Fleet):
@@ -129,7 +129,7 @@ def _opened(
     daemons: Daemons | None,
 ) -> ReplicaFleet:
     """A replica for each span. `daemons` are left to the caller if this raises."""
-    shelf = Shelf()
+    shelf = AdapterRegistry()
     replicas = [
         Replica(f"replica {index}", options, shelf, on_notice, span)
         for index, span in enumerate(spans)

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from lora_cluster.replicas.actor_calls import ActorCalls, ActorLost
 from lora_cluster.replicas.messages import Batch, Failure, Opened, raised
-from lora_cluster.replicas.mirror import Mirror, tokens_of
 from lora_cluster.replicas.prefixes import PrefixMemory, page_names
+from lora_cluster.replicas.remote_request import RemoteRequest, tokens_of
 from lora_host.errors import LoraError, RequestError
-from lora_sdk.core.recovery import may_be_recovered
-from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.engine.chat_api import chat_tokens
 from lora_sdk.engine.submission import RequestMaker
+from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.prefill.job import PrefillUse
+from lora_sdk.recovery.recovery import may_be_recovered
 from lora_sdk.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from lora_cluster.replicas.adapter_registry import AdapterRegistry
     from lora_cluster.replicas.daemons import Span
-    from lora_cluster.replicas.shelf import Shelf
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.weight_notices import OnNotice
     from lora_sdk.engine.requests import OnDelta, Request
     from lora_sdk.engine.submission import Prompt
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.opening.weight_notices import OnNotice
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.text.chat import Message
@@ -54,7 +54,7 @@ class Replica:
         self,
         name: str,
         options: ReplicaOptions,
-        shelf: Shelf,
+        shelf: AdapterRegistry,
         on_notice: OnNotice | None = None,
         span: Span | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class Replica:
         self.worked = False  # a request has ended since it was opened
         self.requests = ReplicaRequests(self)
         self._tokens_before = 0  # of processes that were lost
-        self._running: dict[int, Mirror] = {}
+        self._running: dict[int, RemoteRequest] = {}
         self._next = 0
         self._lock = threading.Lock()
         self._calls: ActorCalls | None = None
@@ -103,7 +103,7 @@ class Replica:
             if self._calls is None or self.lost is not None or self.closed:
                 raise self.lost or RequestError(f"{self.name} is closed")
             self._next += 1
-            mirror = Mirror(request, self._next)
+            mirror = RemoteRequest(request, self._next)
             self._running[self._next] = mirror
             calls = self._calls
         calls.start(mirror.work())
@@ -121,7 +121,7 @@ class Replica:
         if unwanted:
             calls.cancel([mirror.number for mirror in unwanted])
 
-    def lose(self, error: LoraError) -> list[Mirror]:
+    def lose(self, error: LoraError) -> list[RemoteRequest]:
         """Take no more requests. Those that ran, whose ends are now up to the caller."""
         with self._lock:
             self.lost = error
@@ -172,11 +172,11 @@ class Replica:
             params = request.params
             self.prefixes.add(page_names(tokens_of(request), params.adapter, params.cache_salt))
 
-    def _all(self) -> list[Mirror]:
+    def _all(self) -> list[RemoteRequest]:
         with self._lock:
             return list(self._running.values())
 
-    def _forget(self, mirror: Mirror) -> None:
+    def _forget(self, mirror: RemoteRequest) -> None:
         with self._lock:
             self._running.pop(mirror.number, None)
 

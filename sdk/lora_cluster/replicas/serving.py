@@ -14,7 +14,7 @@ from lora_sdk.serve.board_metrics import BoardReading, board_rows
 if TYPE_CHECKING:
     from lora_cluster.replicas.pool import ReplicaFleet
     from lora_cluster.replicas.replica import Replica
-    from lora_sdk.core.weight_notices import WeightNotices
+    from lora_sdk.opening.weight_notices import WeightNotices
 
 Counts = TypeVar("Counts")
 Link = tuple[int, int, bool, int, int]

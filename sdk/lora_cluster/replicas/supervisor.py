@@ -14,7 +14,7 @@ from lora_host.naming import counted
 
 if TYPE_CHECKING:
     from lora_cluster.replicas.replica import Replica
-    from lora_sdk.core.options import Progress
+    from lora_sdk.opening.options import Progress
 
 NEWS_SECONDS = 0.2  # that a replica waits for something to tell
 PLACE_SECONDS = 60.0  # until a node has room; a worker process starts in a few

@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 
-from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.engine.engine import Engine
+from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.model.kv_formats import KvKind
 
 TOKENS = 6  # that are timed

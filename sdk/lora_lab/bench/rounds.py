@@ -21,8 +21,8 @@ from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from lora_host.emulated import Emulated, UnitSeconds
-    from lora_sdk.core.results import Delta
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.step.results import Delta
 
 WARM_TOKENS = 4  # decoded before timing starts: touches the pages of results and KV
 READ_EVERY = 16  # tokens between two memory measurements

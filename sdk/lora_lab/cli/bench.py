@@ -13,7 +13,7 @@ from lora_sdk.cli.flags import flags
 from lora_sdk.cli.given import was_given
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 
 EMULATED = {"help": "emulated boards: 1, 2, 4, 8, 16, 32 or 64", "default": 1, "unset": ""}
 CORES = {"help": "cores to use", "unset": "all"}

@@ -14,8 +14,8 @@ from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.speculation_options import PROPOSERS
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.speculation_options import PROPOSERS
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:

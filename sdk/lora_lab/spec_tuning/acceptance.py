@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 
 MISSED = 255
 """Rank of a token that is not among the candidates."""

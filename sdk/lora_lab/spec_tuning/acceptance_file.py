@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lora_host.errors import RequestError
 from lora_lab.spec_tuning.acceptance import Acceptance, TextRanks, of_single_ranks
 from lora_lab.spec_tuning.npz_file import read_npz
-from lora_sdk.core.tree_shape import MAX_NODES, TreeShape
+from lora_sdk.step.tree_shape import MAX_NODES, TreeShape
 
 VERSION = 1
 MAX_TEXTS = 1 << 20

@@ -17,9 +17,9 @@ from lora_lab.spec_tuning.tune import (
     range_of,
 )
 from lora_lab.spec_tuning.wall import MeasuredSetup, WallTimes
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.machine_name import this_machine
 from lora_sdk.spec.table import CurveRecord, Measurement, SpeculationTable
+from lora_sdk.step.tree_shape import TreeShape
 
 RANGES = (1, 8, 4, 2)
 """AAT is measured in ranges that begin at 1 and at these shares of the context."""

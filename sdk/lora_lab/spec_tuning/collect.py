@@ -15,13 +15,13 @@ import numpy as np
 
 from lora_host.errors import RequestError
 from lora_lab.spec_tuning.acceptance import MISSED, TextRanks, of_single_ranks
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.spec.proposer import Drafting, Hidden, Proposer
+from lora_sdk.step.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.core.results import Result
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.step.results import Result
 
 PROMPT_SHARES = (0.03, 0.1, 0.2, 0.35, 0.55, 0.85)
 """Lengths of the prompts as shares of the context, so that AAT is measured over all of it."""

@@ -20,7 +20,7 @@ from lora_lab.spec_tuning.collect import (
     proposer_ranks,
 )
 from lora_lab.spec_tuning.tree_search import LEVELS, maximal_tree
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine

@@ -11,7 +11,7 @@ from lora_lab.spec_tuning.acceptance import Acceptance, lengths_of, rounds_of
 from lora_lab.timing import step as steps
 from lora_lab.timing.step import StepShape
 from lora_lab.timing.target import OverlayTarget, Target
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lora_host.errors import RequestError
 from lora_lab.spec_tuning.acceptance import Acceptance, Rounds, node_indices, rounds_of
 from lora_lab.spec_tuning.comparison import gain
-from lora_sdk.core.tree_shape import MAX_NODES, TreeShape
+from lora_sdk.step.tree_shape import MAX_NODES, TreeShape
 
 LEVELS = 12
 """Levels of the maximal tree. Its nodes are spread evenly over them."""

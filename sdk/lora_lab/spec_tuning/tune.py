@@ -16,8 +16,8 @@ from lora_lab.spec_tuning.acceptance import Acceptance, rounds_of
 from lora_lab.spec_tuning.comparison import deviation
 from lora_lab.spec_tuning.roofline import Roofline, Round, StepTimes, roofline
 from lora_lab.timing.facts import Draft
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.table import Choice
+from lora_sdk.step.tree_shape import TreeShape
 
 ENOUGH_ROUNDS = 300
 """Min rounds of plain decoding for a range of contexts to have its own curve."""

@@ -76,7 +76,7 @@ def draft_cost(request: TuneRequest, setup: BoardSetup) -> DraftCost:
     overlay = overlay_of(request.draft, BoardSetup(setup.board, None, 1))
     window = None
     if request.proposer == "longspec":
-        from lora_sdk.core.speculation_options import DEFAULT_WINDOW
+        from lora_sdk.opening.speculation_options import DEFAULT_WINDOW
 
         window = DEFAULT_WINDOW
     return ModelDraftCost(OverlayCost(overlay, load_config(request.draft), 1), window)
@@ -133,8 +133,8 @@ def _wall(
     open_progress: OpenProgress,
 ) -> SpeculationTable:
     from lora_lab.spec_tuning.wall import Decoders, MeasuredSetup, Switch, measure_walls
-    from lora_sdk.core.speculation_options import SpeculationOptions
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.opening.speculation_options import SpeculationOptions
 
     switch = Switch()
     drafts = SpeculationOptions(request.proposer, request.draft, switch)

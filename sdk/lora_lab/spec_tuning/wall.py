@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from lora_host.errors import RequestError
 from lora_lab.spec_tuning.collect import Progress
 from lora_lab.spec_tuning.tune import CurveAt, range_of
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.step.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.core.results import Result
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.step.results import Result
 
 NEW_TOKENS = 64
 PROMPTS_PER_RANGE = 4

@@ -12,7 +12,7 @@ from lora_lab.timing.facts import board_facts
 from lora_lab.timing.ops import DISPATCH, HOST, LINK, SCRUB
 from lora_lab.timing.schedule import Span, Timeline
 from lora_lab.timing.sequencer import sequencer_dispatch
-from lora_sdk.core.sum_pace import SumFacts
+from lora_sdk.recovery.sum_pace import SumFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

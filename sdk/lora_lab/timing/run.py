@@ -13,7 +13,7 @@ from lora_lab.timing.report import Totals
 from lora_lab.timing.step import StepShape
 from lora_lab.timing.target import totals_of
 from lora_lab.timing.trace import BoardTrace, trace_overlay, write_steps
-from lora_sdk.core.sum_pace import SumPace
+from lora_sdk.recovery.sum_pace import SumPace
 
 if TYPE_CHECKING:
     from lora_sdk.compile.isa import Command

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from lora_host import abi
-from lora_sdk.core.step_shape import StepShape, of_rows
+from lora_sdk.step.step_shape import StepShape, of_rows
 
 __all__ = [
     "StepShape",

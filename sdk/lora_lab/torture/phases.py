@@ -9,9 +9,9 @@ from typing import Any
 
 from lora_host import abi
 from lora_lab.torture.rig import Watch
-from lora_sdk.core.results import Result
 from lora_sdk.engine.engine import Engine
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.step.results import Result
 
 PROMPT = [(7 * i) % 200 + 3 for i in range(12)]
 LONG = [(3 * i) % 200 + 3 for i in range(130)]

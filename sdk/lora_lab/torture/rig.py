@@ -13,9 +13,9 @@ from lora_host import emulated
 from lora_host.errors import LoraError
 from lora_lab.torture.folders import Folders
 from lora_lab.torture.target import Target
-from lora_sdk.core.speculation_options import SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.engine.engine import Engine
+from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.step.tree_shape import TreeShape
 
 TREE = TreeShape.by_width((2, 2, 1))
 SEQUENCES = 4

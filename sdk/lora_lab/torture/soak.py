@@ -20,9 +20,9 @@ from lora_lab.torture.oracle import Judge, Observed
 from lora_lab.torture.soak_load import ADAPTERS, Asked, all_requests, ask, drawn
 from lora_lab.torture.soak_report import Held, SoakReport, Took
 from lora_lab.torture.soak_server import Serving, serving
-from lora_sdk.core.speculation_options import SpeculationOptions
 from lora_sdk.engine.engine import Engine
 from lora_sdk.model.demo import demo_model_path
+from lora_sdk.opening.speculation_options import SpeculationOptions
 
 CALLERS = 6
 SEQUENCES = 16

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.request import Request, urlopen
 
-from lora_sdk.core.results import Result
 from lora_sdk.engine.engine import Engine
 from lora_sdk.model.demo import demo_model_path
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.sampling.beam_params import BeamSearchParams
+from lora_sdk.step.results import Result
 
 FOLDERS = demo_model_path().parent
 ADAPTERS = {"plain": FOLDERS / "demo_adapter_lora", "blocks": FOLDERS / "demo_adapter_bdlora"}

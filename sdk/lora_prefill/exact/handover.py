@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lora_prefill.exact.functions import largest
 from lora_prefill.exact.state import LayerKv, Notes
-from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.prefill.job import Part
 
 if TYPE_CHECKING:

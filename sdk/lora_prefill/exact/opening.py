@@ -8,7 +8,7 @@ import torch
 
 from lora_prefill.exact.device import open_device
 from lora_prefill.exact.kernels import Kernels, TorchKernels
-from lora_sdk.core.worker_name import WorkerName
+from lora_sdk.opening.worker_name import WorkerName
 
 
 def open_kernels(name: WorkerName) -> tuple[torch.device, Kernels]:

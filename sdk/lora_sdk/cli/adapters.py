@@ -12,7 +12,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo

@@ -24,7 +24,7 @@ from lora_sdk.cli.ray_flags import RayChoice, ray_cluster, ray_flags, take_ray
 from lora_sdk.cli.run_command import SAMPLING_FLAGS, TO_THE_END, to_the_end
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import described
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from lora_sdk.cli.prompts import BatchLine
 
 if TYPE_CHECKING:
     from lora_sdk.cli.batch_journal import Journal
-    from lora_sdk.core.results import Result
     from lora_sdk.engine.engine import Engine
     from lora_sdk.engine.requests import Request
     from lora_sdk.engine.submission import Prompt
     from lora_sdk.sampling import SamplingParams
+    from lora_sdk.step.results import Result
     from lora_sdk.text.chat import Message
 
 AHEAD = 2  # requests that wait, for each that runs

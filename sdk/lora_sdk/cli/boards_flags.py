@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from lora_sdk.cli.flags import flags
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

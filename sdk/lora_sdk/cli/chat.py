@@ -16,7 +16,7 @@ from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import argument_text
 from lora_sdk.cli.run_command import TO_THE_END, to_the_end
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling import SamplingParams
 
 SAMPLING_FLAGS = (

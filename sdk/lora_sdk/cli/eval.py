@@ -11,7 +11,7 @@ import click
 
 from lora_sdk.cli.flags import MODEL_FLAGS, flags
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine

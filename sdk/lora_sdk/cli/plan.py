@@ -13,11 +13,11 @@ from lora_sdk.adapters.weights import load_adapter_weights
 from lora_sdk.cli.adapters import adapter_flags, take_adapters
 from lora_sdk.cli.flags import flags
 from lora_sdk.cli.laboratory import MISSING, laboratory
-from lora_sdk.core.opening import plan_model
-from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.model_files import model_files
 from lora_sdk.model.shapes import SHAPES, shape_config
+from lora_sdk.opening.opening import plan_model
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import click
 
 from lora_host.errors import RequestError
-from lora_sdk.core.options import BOARD_KINDS
+from lora_sdk.opening.options import BOARD_KINDS
 from lora_sdk.optional import required_module
 
 if TYPE_CHECKING:
     from lora_sdk.cli.adapters import TakesAdapters
     from lora_sdk.cli.batch_run import Runner
-    from lora_sdk.core.options import Progress
-    from lora_sdk.core.speculation_options import SpeculationOptions
-    from lora_sdk.core.weight_notices import OnNotice
+    from lora_sdk.opening.options import Progress
+    from lora_sdk.opening.speculation_options import SpeculationOptions
+    from lora_sdk.opening.weight_notices import OnNotice
     from lora_sdk.serve.backend import Backend
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -29,13 +29,13 @@ from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import argument_text, name_of, one_source, read_batch, read_prompt
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling import BeamSearchParams, SamplingParams, params_from_mapping
 from lora_sdk.sampling.beam_params import BEAM_FIELDS
 
 if TYPE_CHECKING:
-    from lora_sdk.core.results import Delta
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.step.results import Delta
 
 SAMPLING_FLAGS = (
     *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p"),

@@ -14,13 +14,13 @@ from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, ta
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.ray_flags import ray_cluster, ray_flags, take_ray
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
-from lora_sdk.core.options import EngineOptions
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.adapters import DEFAULT_RANK
 from lora_sdk.serve.settings import Settings, check_exposure, read_keys
 
 if TYPE_CHECKING:
     from lora_sdk.cli.adapters import TakesAdapters
-    from lora_sdk.core.options import Progress
+    from lora_sdk.opening.options import Progress
     from lora_sdk.serve.backend import Backend
     from lora_sdk.spec.resolve import ResolvedSpeculation
 

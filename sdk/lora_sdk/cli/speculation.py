@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.speculation_options import PROPOSERS
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.speculation_options import PROPOSERS
 from lora_sdk.spec.resolve import (
     AUTO,
     ResolvedSpeculation,

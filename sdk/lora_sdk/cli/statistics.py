@@ -14,10 +14,10 @@ from lora_sdk.cli.laboratory import MISSING, laboratory
 if TYPE_CHECKING:
     from lora_host.emulated import Emulated
     from lora_sdk.cli.laboratory import ModelledRun
-    from lora_sdk.core.kv_statistics import KvUse
-    from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.kv.kv_statistics import KvUse
     from lora_sdk.spec.resolve import ResolvedSpeculation
+    from lora_sdk.step.results import Delta, Result
 
 
 class Statistics:

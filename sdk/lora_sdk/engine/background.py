@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from lora_sdk.core.results import Delta, Result
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request
+from lora_sdk.step.results import Delta, Result
 
 
 async def deltas(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.core.kvcache import KvCache
 from lora_sdk.engine.requests import Request, Sample
+from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling.beam_search import Beam, BeamSearch
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.scheduler import Track
+    from lora_sdk.engine.scheduler import RunningSequence
 
 Logits = NDArray[np.float32]
 
@@ -29,7 +29,7 @@ class BeamGroup:
     sequence, of the tokens that its beams have in common."""
 
     search: BeamSearch
-    tracks: list[Track]
+    tracks: list[RunningSequence]
     reordered: bool = True  # whether the sequences are those of the search's beams
     rebuilding: bool = field(init=False)  # the beams' common tokens are being computed
     _logits: dict[int, Logits] = field(default_factory=dict)  # by beam
@@ -37,7 +37,7 @@ class BeamGroup:
     def __post_init__(self) -> None:
         self.rebuilding = bool(self.search.beams[0].tokens)
 
-    def collect(self, track: Track, logits: Logits) -> bool:
+    def collect(self, track: RunningSequence, logits: Logits) -> bool:
         """Keep the logits FP32 [V] of a beam whose row has run. Whether it was the last beam."""
         self._logits[self.tracks.index(track)] = np.array(logits)
         return len(self._logits) == len(self.search.beams)
@@ -66,14 +66,14 @@ class BeamGroup:
         self.tracks = tracks
         self.assign()
 
-    def _assigned(self) -> list[Track]:
+    def _assigned(self) -> list[RunningSequence]:
         """The tracks in the order of the beams, then those that no beam uses. A beam whose sequence
         another one already continues takes the sequence of a beam that ended."""
         beams, old = self.search.beams, self.tracks
         parents = {beam.parent for beam in beams}
         unused = [track for index, track in enumerate(old) if index not in parents]
         taken: set[int] = set()
-        tracks: list[Track] = []
+        tracks: list[RunningSequence] = []
         for beam in beams:
             tracks.append(unused.pop(0) if beam.parent in taken else old[beam.parent])
             taken.add(beam.parent)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.records import GenerateResult
-from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
-from lora_sdk.core.step_shape import StepShape
 from lora_sdk.engine.greedy import OnToken
+from lora_sdk.step.nonfinite import broken_commands, first_board, nonfinite_error
+from lora_sdk.step.step_shape import StepShape
 
 if TYPE_CHECKING:
-    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.opening.opening import OpenedModel
 
 
 class BoardLoop:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lora_sdk.core.results import Delta, Result
 from lora_sdk.engine.requests import OnDelta
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.step.results import Delta, Result
 from lora_sdk.text.chat import Message, check_messages, find_template, render
 
 if TYPE_CHECKING:

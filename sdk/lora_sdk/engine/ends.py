@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from lora_host.errors import LoraError, RequestError
-from lora_sdk.core.results import Result
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import Prompt, params_of, prompts_of
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.step.results import Result
 
 OnResult: TypeAlias = "Callable[[int, Result], None]"
 OnError: TypeAlias = "Callable[[int, LoraError], None]"

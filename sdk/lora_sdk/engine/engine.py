@@ -12,21 +12,8 @@ from lora_host import abi
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
-from lora_sdk.core.kv_offload_opening import check_offload, open_offload
-from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
-from lora_sdk.core.kv_transfer import KvTransfer
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.opening import open_model
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.recovery import Recovered, Recovery
-from lora_sdk.core.results import Delta, Result
-from lora_sdk.core.scrubber import ScrubUse
-from lora_sdk.core.speculation_statistics import SpeculationStatistics
-from lora_sdk.core.stepper import StepObserver, Stepper
-from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
-from lora_sdk.engine.carried import CarriedSource
 from lora_sdk.engine.chat_api import ChatApi
 from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.forward import forward
@@ -34,6 +21,7 @@ from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.kv_api import KvApi
 from lora_sdk.engine.kv_source import KvSource, OwnPrefill
+from lora_sdk.engine.migrated_kv import MigratedKvSource
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.request_api import RequestApi
 from lora_sdk.engine.requests import OnDelta, Request
@@ -51,19 +39,31 @@ from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.engine.watch_opening import open_watch
 from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
+from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
+from lora_sdk.kv.kv_transfer import KvTransfer
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.opening.kv_offload_opening import check_offload, open_offload
+from lora_sdk.opening.opening import open_model
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.prefill.job import PrefillUse
 from lora_sdk.prefill.opening import check_worker, open_worker
+from lora_sdk.recovery.recovery import Recovered, Recovery
+from lora_sdk.recovery.scrubber import ScrubUse
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
+from lora_sdk.step.results import Delta, Result
+from lora_sdk.step.speculation_statistics import SpeculationStatistics
+from lora_sdk.step.stepper import StepObserver, Stepper
 from lora_sdk.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
     from lora_host.placing import Range
     from lora_sdk.compile.isa import Command
-    from lora_sdk.core.step_shape import StepRecord
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.step.step_shape import StepRecord
 
 
 class Engine:
@@ -177,7 +177,7 @@ class Engine:
 
     def _source(self) -> KvSource:
         inner = self._workers or self._prefixes or OwnPrefill(self._cache)
-        return CarriedSource(inner, self._cache, KvTransfer(self._loaded), self._sender)
+        return MigratedKvSource(inner, self._cache, KvTransfer(self._loaded), self._sender)
 
     def _worker_source(self, options: EngineOptions) -> WorkerSource | None:
         """None: every prompt is computed by the boards."""

@@ -9,19 +9,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, RequestError
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import Scheduler
 from lora_sdk.engine.step_loop import StepLoop
 from lora_sdk.engine.turns import Turns, Waiter
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.step.stepper import Stepper
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.engine.kv_source import KvSource
-    from lora_sdk.engine.scheduler import Track
+    from lora_sdk.engine.scheduler import RunningSequence
     from lora_sdk.engine.weight_watch import WeightWatch
     from lora_sdk.spec.loop import Speculation
 
@@ -105,7 +105,7 @@ class Generator:
             for request in requests:
                 self._loop.remove(request)
 
-    def tracks(self, request: Request) -> list[Track]:
+    def tracks(self, request: Request) -> list[RunningSequence]:
         """The running sequences of a request. The caller holds the lock."""
         self._take_inbox()
         return self._loop.tracks(request)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lora_host.errors import LoraError, ModelError
-from lora_sdk.core.contents import Uncommitted
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.stepper import Stepper, may_be_redone
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.kv.sequence_state import Uncommitted
+from lora_sdk.step.stepper import Stepper, may_be_redone
 
 OnToken = Callable[[int], bool]
 """Called with each token; True ends the loop."""
@@ -136,13 +136,13 @@ class GreedyLoop:
             self._cache.committed_elsewhere(sequence, run, slots)
             return
         if not run:
-            self._cache.give_slots(slots)
+            self._cache.release_slots(slots)
             return
         last = slots[(len(run) - 1) % SLOTS]
         self._cache.committed_elsewhere(sequence, run[:-1])
         row = Uncommitted(run[-1], start + len(run) - 1, -1)
         self._cache.add_row(sequence, last, row)
-        self._cache.give_slots([slot for slot in slots if slot != last])
+        self._cache.release_slots([slot for slot in slots if slot != last])
 
     def _commit_last(self, sequence: int) -> None:
         slots = list(self._cache.uncommitted(sequence))

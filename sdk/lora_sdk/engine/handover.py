@@ -6,14 +6,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from lora_sdk.core.kv_sequence import PAGE_POSITIONS, pages_for
+from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.prefill.job import joined_parts
 
 if TYPE_CHECKING:
     from lora_host.placing import Range
-    from lora_sdk.core.kv_transfer import KvTransfer
-    from lora_sdk.core.kvcache import KvCache
     from lora_sdk.engine.sender import Sender
+    from lora_sdk.kv.kv_transfer import KvTransfer
+    from lora_sdk.kv.kvcache import KvCache
     from lora_sdk.prefill.job import Job, Part
 
 
@@ -22,7 +22,7 @@ class Handover:
     The boards' sums are taken between steps, of one part a poll. The sequence stays empty until all
     parts are on the boards and their sums are right.
 
-    A `Fill` of the cache, which stops it before the pages get other contents."""
+    A `PendingWrite` of the cache, which stops it before the pages get other contents."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Handover:
         return True
 
     def stop(self) -> None:
-        """See Fill."""
+        """See PendingWrite."""
         self._stopped = True
         with self._writing:
             self.job.on_part = self.job.parts.clear

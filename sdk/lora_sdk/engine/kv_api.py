@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host.errors import LoraError, RequestError
-from lora_sdk.core.key_columns import board_columns, file_columns
-from lora_sdk.core.kv_arrays import KvArrays, check_arrays, static_scales
-from lora_sdk.core.kv_sequence import RETURNED
-from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.engine.fair_lock import FairLock
+from lora_sdk.kv.key_columns import board_columns, file_columns
+from lora_sdk.kv.kv_arrays import KvArrays, check_arrays, static_scales
+from lora_sdk.kv.kv_sequence import RETURNED
+from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.text.tokenizer import check_token_ids
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.core.opening import OpenedModel
-    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.opening.opening import OpenedModel
+    from lora_sdk.step.stepper import Stepper
 
 
 class KvApi:

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.core.kv_arrays import KvArrays
-from lora_sdk.core.kvcache import KvCache
+from lora_sdk.kv.kv_arrays import KvArrays
+from lora_sdk.kv.kvcache import KvCache
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity

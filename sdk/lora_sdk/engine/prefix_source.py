@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lora_sdk.core.kv_statistics import PrefixCounts
-from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache
-from lora_sdk.core.prefix_index import page_digests, root_digest
 from lora_sdk.engine.kv_source import NewSequence
+from lora_sdk.kv.kv_statistics import PrefixCounts
+from lora_sdk.kv.kvcache import PAGE_POSITIONS, KvCache
+from lora_sdk.kv.prefix_index import page_digests, root_digest
 
 ORIGIN = b"boards"  # K and V that the boards computed: they are equal to the bit
 

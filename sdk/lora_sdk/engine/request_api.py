@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.core.kv_sequence import RETURNED
-from lora_sdk.engine.carried import Carried
+from lora_sdk.engine.migrated_kv import MigratedKv
+from lora_sdk.kv.kv_sequence import RETURNED
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kv_arrays import KvArrays
-    from lora_sdk.core.kv_transfer import KvTransfer
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.core.stepper import Stepper
     from lora_sdk.engine.generator import Generator
     from lora_sdk.engine.requests import Request
-    from lora_sdk.engine.scheduler import Track
+    from lora_sdk.engine.scheduler import RunningSequence
     from lora_sdk.engine.submission import RequestMaker
+    from lora_sdk.kv.kv_arrays import KvArrays
+    from lora_sdk.kv.kv_transfer import KvTransfer
+    from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.step.stepper import Stepper
 
 
 class RequestApi:
@@ -51,10 +51,10 @@ class RequestApi:
             name = request.params.adapter
             weights = None if name is None else self._adapters.digest(name)
             self._generator.give_up(request)
-        request.carried = Carried(kv, weights)
+        request.carried = MigratedKv(kv, weights)
         return True
 
-    def _movable(self, request: Request) -> Track | None:
+    def _movable(self, request: Request) -> RunningSequence | None:
         tracks = self._generator.tracks(request)
         if request.ended or request.cancelled or len(tracks) != 1 or len(request.samples) != 1:
             return None
@@ -62,7 +62,7 @@ class RequestApi:
         waits = track.fetching or track.prefilling or track.left != 1 or track.beams is not None
         return None if waits else track
 
-    def _read(self, track: Track) -> KvArrays | None:
+    def _read(self, track: RunningSequence) -> KvArrays | None:
         """None: a window has passed its first pages, so that they are computed again."""
         pages = self._cache.pages(track.sequence)
         if RETURNED in pages:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lora_sdk.core.results import Delta, Output, Result, Timing
-from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.sampling.beam_search import BeamSearch
 from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.step.results import Delta, Output, Result, Timing
+from lora_sdk.step.speculation_statistics import SpeculationStatistics
 from lora_sdk.text.streaming import TextStream
 
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
-    from lora_sdk.engine.carried import Carried
+    from lora_sdk.engine.migrated_kv import MigratedKv
 
 OnDelta = Callable[[Delta], object]
 """Receives the deltas of a request; returning True cancels it."""
@@ -135,7 +135,7 @@ class Request:
     on_first_token: Callable[[], None] | None = None
     rescue: Callable[[BaseException], bool] | None = None  # whether others go on after a failure
     home: object | None = None  # the generator that runs it
-    carried: Carried | None = None  # what it brought along from another engine
+    carried: MigratedKv | None = None  # what it brought along from another engine
     raised: BaseException | None = None  # by its own callback
     make: Callable[[], tuple[list[Sample], BeamSearch | None]] | None = None
     """Its samples and its search, as at first; None: it cannot begin again."""

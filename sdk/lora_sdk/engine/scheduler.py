@@ -21,21 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.engine.beams import BeamGroup, beam_samples, resume_from
 from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
-from lora_sdk.engine.pace import Pace
+from lora_sdk.engine.prefill_budget import PrefillBudget
 from lora_sdk.engine.requests import Request, Sample, positions_of
+from lora_sdk.kv.kvcache import PAGE_POSITIONS, KvCache, pages_for
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kv_arrays import KvArrays
-    from lora_sdk.core.verify import Tree
+    from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.spec.loop import SequenceDraft
+    from lora_sdk.step.verify import Tree
 
 
 @dataclass
-class Group:
+class SequenceGroup:
     """Samples of one request that share one prefill: of its prompt, and of the tokens emitted by a
     sample that was preempted, or by all beams of a search. `arrival` orders requests. `weights`:
     digest of the adapter that computed those tokens. `kv`: of all those tokens but the last,
@@ -92,7 +92,7 @@ class Group:
 
 
 @dataclass(eq=False)  # compared by identity
-class Track:
+class RunningSequence:
     """A running sequence. `computed`: number of its tokens, prompt and output, whose K and V are
     committed. `fetching`: its KvSource is still fetching K and V. `pages`: those that it and each
     sibling begin with."""
@@ -138,14 +138,14 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Slice:
+class ScheduledChunk:
     """The next `count` tokens of a track, or with `tree` its pending token and drafts."""
 
-    track: Track
+    track: RunningSequence
     count: int
     tree: Tree | None = None
 
-    def with_tree(self, tree: Tree) -> Slice:
+    def with_tree(self, tree: Tree) -> ScheduledChunk:
         """The same, with drafts behind the pending token."""
         return replace(self, tree=tree)
 
@@ -177,9 +177,9 @@ class Scheduler:
         self._source = source or OwnPrefill(cache)
         self._adapters = adapters
         self._row_limit = row_limit
-        self._waiting: deque[Group] = deque()
-        self.running: list[Track] = []
-        self.pace = Pace(row_limit)
+        self._waiting: deque[SequenceGroup] = deque()
+        self.running: list[RunningSequence] = []
+        self.pace = PrefillBudget(row_limit)
         self._next_track = 0
         self._arrivals = 0
         self.preempted = 0  # sequences that gave their pages back before their end
@@ -203,7 +203,7 @@ class Scheduler:
         groups = [group for request in requests for group in self._new_groups(request)]
         self._waiting.extendleft(reversed(groups))
 
-    def _new_groups(self, request: Request) -> list[Group]:
+    def _new_groups(self, request: Request) -> list[SequenceGroup]:
         size = self._cache.max_sequences
         samples = request.samples
         if request.search is not None:
@@ -223,17 +223,17 @@ class Scheduler:
                 )
         return groups
 
-    def _groups(self, request: Request, samples: list[Sample]) -> list[Group]:
+    def _groups(self, request: Request, samples: list[Sample]) -> list[SequenceGroup]:
         """Beams and samples of a new request share a prefill; samples that bring tokens do not."""
         if request.carried is None or request.search is not None:
             request.carried = None
             size = self._cache.max_sequences
             shared = [samples[i : i + size] for i in range(0, len(samples), size)]
-            return [Group(request, part, self._arrivals) for part in shared]
+            return [SequenceGroup(request, part, self._arrivals) for part in shared]
         left = [sample for sample in samples if sample.finish_reason is None]
         weights, kv = request.carried.weights, request.carried.kv
         request.carried = None
-        return [Group(request, [sample], self._arrivals, weights, kv) for sample in left]
+        return [SequenceGroup(request, [sample], self._arrivals, weights, kv) for sample in left]
 
     def drop_cancelled(self) -> list[Request]:
         """Remove cancelled requests, running or waiting, and return them."""
@@ -263,12 +263,12 @@ class Scheduler:
                 self.remove(group.request)
                 group.request.fail(error)
 
-    def _fits(self, group: Group) -> bool:
+    def _fits(self, group: SequenceGroup) -> bool:
         """Whether there are pages for the group, and one for each running sequence to grow into."""
         self._check_weights(group)
         return self._source.needs(group.sequence) + len(self.running) <= self._cache.free_pages
 
-    def _check_weights(self, group: Group) -> None:
+    def _check_weights(self, group: SequenceGroup) -> None:
         """AdapterError if the adapter of a preempted sequence is another one now."""
         name = group.request.params.adapter
         if group.weights is None or name is None or self._adapters is None:
@@ -294,7 +294,7 @@ class Scheduler:
         """Max rows of the next step."""
         return min(self._row_limit, self._cache.free_slots)
 
-    def fetch(self) -> list[tuple[Track, NDArray[np.float32]]]:
+    def fetch(self) -> list[tuple[RunningSequence, NDArray[np.float32]]]:
         """Poll the source for sequences that wait for K and V. A failure ends the request. Returns
         those of which every token is computed, with the last one's logits, FP32 [vocabulary]."""
         complete = []
@@ -313,7 +313,7 @@ class Scheduler:
                     complete.append((track, logits))
         return complete
 
-    def plan(self) -> list[Slice]:
+    def plan(self) -> list[ScheduledChunk]:
         """The slices of the next step, with at most `free_rows` rows in total."""
         budget = self.free_rows
         ready = [track for track in self.running if track.left and not track.fetching]
@@ -328,9 +328,11 @@ class Scheduler:
         for track in prompts:
             counts[id(track)] = min(budget, track.left)
             budget -= counts[id(track)]
-        return [Slice(track, counts[id(track)]) for track in ready if counts.get(id(track))]
+        return [
+            ScheduledChunk(track, counts[id(track)]) for track in ready if counts.get(id(track))
+        ]
 
-    def fork(self, track: Track) -> list[Track]:
+    def fork(self, track: RunningSequence) -> list[RunningSequence]:
         """Start the siblings of a track whose prompt is computed. They share its prompt."""
         siblings, track.siblings = track.siblings, []
         share = track.computed // PAGE_POSITIONS
@@ -338,7 +340,7 @@ class Scheduler:
         for sample in siblings:
             sequence = self._cache.fork(track.sequence, track.pages - share)
             draft = track.draft.fork() if track.draft is not None else None
-            sibling = Track(
+            sibling = RunningSequence(
                 track.request, sample, sequence, track.arrival, track.computed, draft=draft
             )
             sibling.beams = track.beams
@@ -348,7 +350,7 @@ class Scheduler:
             track.beams.tracks.extend(started)
         return started
 
-    def end(self, track: Track) -> None:
+    def end(self, track: RunningSequence) -> None:
         """Remove a track and free its sequence."""
         self.running.remove(track)
         if track.draft is not None:
@@ -361,7 +363,7 @@ class Scheduler:
         groups = (track.beams for track in self.running if track.beams is not None)
         return list({id(group): group for group in groups}.values())
 
-    def youngest(self) -> list[Track]:
+    def youngest(self) -> list[RunningSequence]:
         """The sequence to be preempted, of the request that came last, or all beams of its search.
         Empty if nothing else runs."""
         if not self.running:
@@ -370,7 +372,7 @@ class Scheduler:
         tracks = [last] if last.beams is None else last.beams.tracks
         return [] if len(tracks) == len(self.running) else list(tracks)
 
-    def preempt(self, tracks: Sequence[Track]) -> None:
+    def preempt(self, tracks: Sequence[RunningSequence]) -> None:
         """Give back all that a sequence or all beams of a search hold: pages, rows, adapter slot,
         draft. They are rebuilt from the prompt and the emitted tokens, before any sequence that
         waits now."""
@@ -384,7 +386,7 @@ class Scheduler:
             self.end(one)
         if track.request.search is not None:
             resume_from(track.request.search, samples)
-        self._waiting.appendleft(Group(track.request, samples, track.arrival, weights))
+        self._waiting.appendleft(SequenceGroup(track.request, samples, track.arrival, weights))
         self.preempted += len(tracks)
 
     def abandon(self) -> list[Request]:
@@ -399,14 +401,16 @@ class Scheduler:
         every = [t.request for t in self.running] + [g.request for g in self._waiting]
         return list({id(request): request for request in every}.values())
 
-    def _start(self, group: Group) -> None:
+    def _start(self, group: SequenceGroup) -> None:
         request = group.request
         sequence = self._open(group.sequence)
         self._waiting.popleft()
         if request.started is None:
             request.started = time.monotonic()
         leader, *siblings = group.samples
-        track = Track(request, leader, sequence, group.arrival, fetching=True, siblings=siblings)
+        track = RunningSequence(
+            request, leader, sequence, group.arrival, fetching=True, siblings=siblings
+        )
         track.pages = group.pages_each()
         if request.search is not None:
             track.beams = BeamGroup(request.search, [track])
@@ -423,7 +427,7 @@ class Scheduler:
                 raise
         return sequence
 
-    def _round_robin(self, ready: list[Track], budget: int) -> list[Track]:
+    def _round_robin(self, ready: list[RunningSequence], budget: int) -> list[RunningSequence]:
         """The tracks that get a row: all of them, or some in rotation if there are too few rows."""
         count = len(ready)
         if count <= budget:

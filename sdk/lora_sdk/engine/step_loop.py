@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import LoraError, ModelError, RequestError, TransportError
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.results import Delta
-from lora_sdk.core.rows import build_rows
-from lora_sdk.core.step import Row, StepResult
-from lora_sdk.core.stepper import Stepper
-from lora_sdk.core.verify import Tree, choose_for_row, walk
 from lora_sdk.engine.beams import BeamGroup, take_hypotheses
+from lora_sdk.engine.block_allocation import BlockAllocation
 from lora_sdk.engine.greedy import GreedyLoop
-from lora_sdk.engine.page_grants import PageGrants
 from lora_sdk.engine.requests import Request
-from lora_sdk.engine.scheduler import Scheduler, Slice, Track
+from lora_sdk.engine.scheduler import RunningSequence, ScheduledChunk, Scheduler
+from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling.beam_search import Beam
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
+from lora_sdk.step.results import Delta
+from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.stepper import Stepper
+from lora_sdk.step.verify import Tree, choose_for_row, walk
 
 if TYPE_CHECKING:
     from lora_sdk.engine.weight_watch import WeightWatch
@@ -55,7 +55,7 @@ class StepLoop:
         self._weights = weights
         if weights is not None:
             weights.join(scheduler)
-        self._grants = PageGrants(scheduler, stepper, cache)
+        self._grants = BlockAllocation(scheduler, stepper, cache)
         self._plain_step = False  # the next step has no drafted rows
         self.new_tokens = 0
         self._affected: list[Request] = []  # the requests that a failure now would end
@@ -82,7 +82,7 @@ class StepLoop:
         elif self._weights is not None and self._scheduler.idle:
             self._weights.idle_for(idle_for or 0.0)
 
-    def tracks(self, request: Request) -> list[Track]:
+    def tracks(self, request: Request) -> list[RunningSequence]:
         """The running sequences of a request."""
         return [track for track in self._scheduler.running if track.request is request]
 
@@ -211,7 +211,7 @@ class StepLoop:
                 self._cache.commit(chunk.track.sequence, [rows[i].slot for i in part])
                 self._after_slice(chunk, result, rows, part)
 
-    def _plan(self) -> list[Slice]:
+    def _plan(self) -> list[ScheduledChunk]:
         if self._speculation is not None:
             for track in self._scheduler.running:
                 if track.beams is None:
@@ -235,7 +235,7 @@ class StepLoop:
                 "sequence; commit or drop them"
             )
 
-    def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
+    def _fail_owner(self, slices: Sequence[ScheduledChunk], error: ModelError) -> None:
         """End the request whose row has a non-finite value. The rows of the others were dropped too
         and run again in the next step."""
         if error.row is None:
@@ -244,7 +244,7 @@ class StepLoop:
         request = owners[error.row]
         self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
 
-    def _rows(self, chunk: Slice) -> list[Row]:
+    def _rows(self, chunk: ScheduledChunk) -> list[Row]:
         track = chunk.track
         hidden = self._speculation is not None and self._speculation.wants_hidden
         if chunk.tree is not None:
@@ -273,13 +273,13 @@ class StepLoop:
         )
 
     @staticmethod
-    def _needs_logits(track: Track) -> bool:
+    def _needs_logits(track: RunningSequence) -> bool:
         return track.request.params.needs_logits
 
     # --- results of a step ----------------------------------------------------------------------
 
     def _after_slice(
-        self, chunk: Slice, result: StepResult, rows: Sequence[Row], part: range
+        self, chunk: ScheduledChunk, result: StepResult, rows: Sequence[Row], part: range
     ) -> None:
         track = chunk.track
         if self._speculation is not None:
@@ -297,7 +297,7 @@ class StepLoop:
         except LoraError as error:
             self._drop(track.request, error)
 
-    def _first_token(self, track: Track, logits: NDArray[np.float32]) -> None:
+    def _first_token(self, track: RunningSequence, logits: NDArray[np.float32]) -> None:
         """Go on after a prompt that was computed elsewhere, to its last token's logits."""
         self._affected = [track.request]
         try:
@@ -311,7 +311,9 @@ class StepLoop:
         except LoraError as error:
             self._drop(track.request, error)
 
-    def _after_beam(self, track: Track, group: BeamGroup, logits: NDArray[np.float32]) -> None:
+    def _after_beam(
+        self, track: RunningSequence, group: BeamGroup, logits: NDArray[np.float32]
+    ) -> None:
         """Once all beams of the group have run: continue the search, or end the request."""
         if group.rebuilding:  # what the beams have in common is computed
             self._scheduler.fork(track)
@@ -341,7 +343,12 @@ class StepLoop:
                     return
 
     def _after_tree(
-        self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range
+        self,
+        track: RunningSequence,
+        tree: Tree,
+        result: StepResult,
+        rows: Sequence[Row],
+        part: range,
     ) -> None:
         """Emit the accepted tokens one by one. The text may end inside the verified block."""
         assert self._speculation is not None  # it made the tree
@@ -366,7 +373,7 @@ class StepLoop:
                 return
 
     def _note_prompt(
-        self, track: Track, result: StepResult, rows: Sequence[Row], part: range
+        self, track: RunningSequence, result: StepResult, rows: Sequence[Row], part: range
     ) -> None:
         """Log probabilities of the prompt's tokens, each from the row before it."""
         request = track.request
@@ -383,13 +390,15 @@ class StepLoop:
                 entry = position_logprobs(logits, request.tokens[following], count)
                 request.prompt_logprobs.append(track.sample.with_texts(entry))
 
-    def _emit(self, track: Track, result: StepResult, index: int, row: Row) -> None:
+    def _emit(self, track: RunningSequence, result: StepResult, index: int, row: Row) -> None:
         token, logprobs = choose_for_row(
             result, index, row, track.sample.sampler, track.request.tokens, track.sample.output
         )
         self._accept(track, token, logprobs)
 
-    def _accept(self, track: Track, token: int, logprobs: PositionLogprobs | None) -> None:
+    def _accept(
+        self, track: RunningSequence, token: int, logprobs: PositionLogprobs | None
+    ) -> None:
         delta = track.sample.accept(token, logprobs)
         self.new_tokens += 1
         if track.sample.finish_reason is not None:
@@ -398,7 +407,7 @@ class StepLoop:
 
     # --- the boards' own loop -------------------------------------------------------------------
 
-    def _lone_track(self) -> Track | None:
+    def _lone_track(self) -> RunningSequence | None:
         """The only running sequence, if it decodes greedily and no request waits."""
         if len(self._scheduler.running) != 1 or self._scheduler.waiting:
             return None
@@ -406,7 +415,7 @@ class StepLoop:
         ready = not (track.prefilling or track.siblings) and track.left == 1
         return track if ready and not self._needs_logits(track) else None
 
-    def _plain_tokens(self, track: Track) -> int:
+    def _plain_tokens(self, track: RunningSequence) -> int:
         """Number of tokens that the boards' own loop may decode before a draft or a sum is due."""
         most = track.sample.left
         if self._weights is not None:
@@ -415,7 +424,7 @@ class StepLoop:
             return most
         return min(most, self._speculation.plain_tokens(track))
 
-    def _run_greedy(self, track: Track, loop: GreedyLoop, max_tokens: int) -> None:
+    def _run_greedy(self, track: RunningSequence, loop: GreedyLoop, max_tokens: int) -> None:
         request = track.request
         self._affected = [request]
         began, before = time.perf_counter(), self.new_tokens

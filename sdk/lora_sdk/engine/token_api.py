@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.core.results import Verified
-from lora_sdk.core.rows import build_rows, check_rows
-from lora_sdk.core.step import Row, StepResult
-from lora_sdk.core.verify import Tree, verify
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.submission import RequestMaker
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.step.results import Verified
+from lora_sdk.step.rows import build_rows, check_rows
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.verify import Tree, verify
 from lora_sdk.text.tokenizer import check_token_ids
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.kv.kvcache import KvCache
     from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.step.stepper import Stepper
 
 Logits = NDArray[np.float32]
 
@@ -118,7 +118,7 @@ class TokenApi:
     def discard(self, rows: Sequence[Row]) -> None:
         """Return the slots of rows that will not be run."""
         with self._lock:
-            self._cache.give_slots([row.slot for row in rows])
+            self._cache.release_slots([row.slot for row in rows])
 
     def commit(self, sequence: int, slots: Sequence[int]) -> None:
         """Append a path of uncommitted rows, root first, to the sequence; drop its other rows."""

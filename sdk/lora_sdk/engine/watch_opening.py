@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.core.scrubber import Scrubber
-from lora_sdk.core.weight_notices import WeightNotices
-from lora_sdk.core.weight_repair import WeightRepair
 from lora_sdk.engine.weight_watch import WeightWatch
+from lora_sdk.opening.weight_notices import WeightNotices
+from lora_sdk.recovery.scrubber import Scrubber
+from lora_sdk.recovery.weight_repair import WeightRepair
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.core.opening import OpenedModel
-    from lora_sdk.core.options import EngineOptions
-    from lora_sdk.core.recovery import Recovery
-    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.opening.opening import OpenedModel
+    from lora_sdk.opening.options import EngineOptions
+    from lora_sdk.recovery.recovery import Recovery
     from lora_sdk.spec.loop import Speculation
+    from lora_sdk.step.stepper import Stepper
 
 
 def open_watch(

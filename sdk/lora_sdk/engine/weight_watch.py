@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
-from lora_sdk.core.weight_notices import DRAFT, WeightNotice, WeightNotices
 from lora_sdk.engine.requests import MOST_BEGINNINGS, worded
+from lora_sdk.opening.weight_notices import DRAFT, WeightNotice, WeightNotices
 
 if TYPE_CHECKING:
-    from lora_sdk.core.results import Delta
-    from lora_sdk.core.scrubber import Scrubber
-    from lora_sdk.core.stepper import Stepper
-    from lora_sdk.core.weight_repair import WeightRepair
     from lora_sdk.engine.requests import Request
     from lora_sdk.engine.scheduler import Scheduler
+    from lora_sdk.recovery.scrubber import Scrubber
+    from lora_sdk.recovery.weight_repair import WeightRepair
+    from lora_sdk.step.results import Delta
+    from lora_sdk.step.stepper import Stepper
 
 _log = logging.getLogger("lora_sdk.recovery")
 

@@ -16,9 +16,9 @@ from lora_sdk.prefill.job import Job, JobAdapter, PrefillUse
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.core.kv_transfer import KvTransfer
-    from lora_sdk.core.kvcache import KvCache
     from lora_sdk.engine.sender import Sender
+    from lora_sdk.kv.kv_transfer import KvTransfer
+    from lora_sdk.kv.kvcache import KvCache
     from lora_sdk.prefill.worker import Worker
 
 LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from lora_host import abi
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.core.kv_sequence import PAGE_POSITIONS
-from lora_sdk.core.kv_transfer import KvTransfer
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.opening import open_model
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.rows import build_rows
-from lora_sdk.core.stepper import Stepper
-from lora_sdk.core.worker_name import WorkerName
+from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.kv_transfer import KvTransfer
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.opening.opening import open_model
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.worker_name import WorkerName
 from lora_sdk.prefill.job import Job, JobAdapter, Part
+from lora_sdk.step.rows import build_rows
+from lora_sdk.step.stepper import Stepper
 
 
 def worker_options(options: EngineOptions, name: WorkerName) -> EngineOptions:

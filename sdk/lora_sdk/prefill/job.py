@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.adapters.weights import AdapterWeights
-from lora_sdk.core.kv_arrays import KvArrays, joined
+from lora_sdk.kv.kv_arrays import KvArrays, joined
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.worker_name import parse_worker
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.worker_name import parse_worker
 from lora_sdk.optional import required_module
 from lora_sdk.prefill.boards import BoardsComputer, worker_options
 from lora_sdk.prefill.worker import Worker
 
 if TYPE_CHECKING:
-    from lora_sdk.core.opening import OpenedModel
-    from lora_sdk.core.worker_name import WorkerName
+    from lora_sdk.opening.opening import OpenedModel
+    from lora_sdk.opening.worker_name import WorkerName
     from lora_sdk.prefill.job import Computer
 
 

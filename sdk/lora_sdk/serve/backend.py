@@ -13,11 +13,11 @@ from lora_sdk.serve.board_metrics import BoardReading, board_rows, read_boards
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
     from lora_sdk.adapters.slots import AdapterInfo
-    from lora_sdk.core.results import Delta, Result
-    from lora_sdk.core.weight_notices import WeightNotices
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.opening.weight_notices import WeightNotices
     from lora_sdk.sampling import SamplingParams
+    from lora_sdk.step.results import Delta, Result
     from lora_sdk.text.tokenizer import Tokenizer
 
 

@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from lora_host.records import EccCounts
-    from lora_sdk.core.kv_statistics import HostUse, KvUse
-    from lora_sdk.core.scrubber import ScrubUse
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.kv.kv_statistics import HostUse, KvUse
     from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.recovery.scrubber import ScrubUse
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
 

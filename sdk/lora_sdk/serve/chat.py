@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lora_host.errors import LoraError, ModelError
-from lora_sdk.core.results import Delta, Output
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
 from lora_sdk.serve.backend import ServedEngine
@@ -24,6 +23,7 @@ from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
 from lora_sdk.serve.tool_calls import ToolCall, ToolFormat, ToolText, forced_format, format_of
 from lora_sdk.serve.tool_fields import CalledTool, NamedTool, Tool, forced_schema
+from lora_sdk.step.results import Delta, Output
 from lora_sdk.text.chat import find_template, render
 
 

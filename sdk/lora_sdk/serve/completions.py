@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lora_host.errors import LoraError
-from lora_sdk.core.results import Delta, Output, Result
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -19,6 +18,7 @@ from lora_sdk.serve.generation import Job, run_all, stream_all
 from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames, echo_offsets
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
+from lora_sdk.step.results import Delta, Output, Result
 from lora_sdk.text.streaming import Detokenizer, TextPlaces
 from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lora_host.errors import LoraError
-from lora_sdk.core.results import Delta, Result
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.answers import Usage
 from lora_sdk.serve.gate import Ticket
 from lora_sdk.serve.service import Caller, Service
+from lora_sdk.step.results import Delta, Result
 
 
 @dataclass(frozen=True)

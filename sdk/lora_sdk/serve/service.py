@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk.core.weight_notices import WeightNotices
+from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -21,7 +21,7 @@ from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
 
 if TYPE_CHECKING:
-    from lora_sdk.core.options import Progress
+    from lora_sdk.opening.options import Progress
     from lora_sdk.serve.backend import Backend, ServedEngine
     from lora_sdk.serve.tracing import Traces
 

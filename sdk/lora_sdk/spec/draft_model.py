@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.recovery import Recovery
-from lora_sdk.core.speculation_options import DEVICE
-from lora_sdk.core.step import Row, StepResult
-from lora_sdk.core.stepper import Stepper, argmax_of
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.opening.options import EngineOptions
+from lora_sdk.opening.speculation_options import DEVICE
+from lora_sdk.recovery.recovery import Recovery
 from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.stepper import Stepper, argmax_of
+from lora_sdk.step.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.opening.opening import OpenedModel
 
 """Default device of a draft model: an emulated board."""
 
@@ -77,8 +77,8 @@ def open_board(
 ) -> DraftBoard:
     """Place the draft model in `folder` for sequences of at most `context` positions, limited by
     the model's own. `recovery`: as in EngineOptions. Errors of every layer pass through."""
-    from lora_sdk.core.opening import open_model
     from lora_sdk.model.config import load_config
+    from lora_sdk.opening.opening import open_model
 
     context = min(context, load_config(folder).positions)
     options = EngineOptions(

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.sampling.logprobs import top_tokens
@@ -23,6 +22,7 @@ from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.eagle3_layer import Floats, HeadLayer, KeyValues, Mask
 from lora_sdk.spec.eagle3_weights import Embedding, load_head
 from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.step.tree_shape import TreeShape
 
 _MAX_ENTRIES = 256  # of a prompt per run: bounds the memory of attention scores
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lora_host.errors import RequestError
-from lora_sdk.core.speculation_options import DEFAULT_WINDOW, DEVICE
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import DEFAULT_WINDOW, DEVICE
 from lora_sdk.spec.draft_model import (
     DraftBoard,
     ModelDrafting,
@@ -20,6 +19,7 @@ from lora_sdk.spec.draft_model import (
     open_board,
 )
 from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.step.tree_shape import TreeShape
 
 _DEPTH = 64  # cache positions for drafted tokens after the window
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lora_host.errors import RequestError
-from lora_sdk.core.tree_shape import TreeShape
 from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.step.tree_shape import TreeShape
 
 _LATEST = 64  # max occurrences of a token that are searched
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from lora_host.errors import CommandError, LinkError, PlacementError, TransportError
-from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.speculation_options import Choose
-from lora_sdk.core.speculation_statistics import SpeculationStatistics
-from lora_sdk.core.step import StepResult
-from lora_sdk.core.tree_shape import TreeShape
-from lora_sdk.core.verify import Tree
+from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.opening.speculation_options import Choose
 from lora_sdk.spec.proposer import Drafting, Hidden, Proposer
+from lora_sdk.step.speculation_statistics import SpeculationStatistics
+from lora_sdk.step.step import StepResult
+from lora_sdk.step.tree_shape import TreeShape
+from lora_sdk.step.verify import Tree
 
 if TYPE_CHECKING:
     from lora_sdk.spec.draft_model import DraftBoard

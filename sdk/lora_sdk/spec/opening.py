@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_sdk.arguments.option import ArgumentError
-from lora_sdk.core.speculation_options import SpeculationOptions
+from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.spec.loop import Speculation
 from lora_sdk.spec.proposer import Proposer
 
 if TYPE_CHECKING:
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.core.opening import OpenedModel
-    from lora_sdk.core.options import EngineOptions
+    from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.opening.opening import OpenedModel
+    from lora_sdk.opening.options import EngineOptions
 
 
 def with_taps(options: EngineOptions) -> EngineOptions:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.step.tree_shape import TreeShape
 
 Tokens = list["int | None"]
 Hidden = NDArray[np.float16]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
-from lora_sdk.core.speculation_options import PROPOSERS, SpeculationOptions
-from lora_sdk.core.tree_shape import MAX_NODES, TreeShape
 from lora_sdk.gguf.file import is_gguf
+from lora_sdk.opening.speculation_options import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.table import SpeculationTable, find_table
+from lora_sdk.step.tree_shape import MAX_NODES, TreeShape
 
 AUTO, OFF = "auto", "off"
 UNTUNED = 5  # rows of a chain without a table

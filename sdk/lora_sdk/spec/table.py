@@ -17,11 +17,11 @@ from typing import Any
 from lora_host.errors import RequestError
 from lora_host.regular_file import names_no_file, read_regular
 from lora_host.schema_match import surely_valid
-from lora_sdk.core.speculation_options import PROPOSERS, SpeculationOptions
-from lora_sdk.core.tree_shape import TreeShape
+from lora_sdk.opening.speculation_options import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.machine_name import this_machine
 from lora_sdk.spec.table_schema import SCHEMA
 from lora_sdk.spec.table_text import table_text
+from lora_sdk.step.tree_shape import TreeShape
 
 FILE_NAME = "speculation.json"
 OBJECTIVES = ("modelled", "wall")

@@ -1,1 +1,0 @@
-"""Steps on boards: rows, the step block, the KV cache, verification, results."""

@@ -1,0 +1,72 @@
+"""KV operations queued for step headers, and the slots and pages that they free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lora_sdk.kv.kv_op import KvOp
+
+
+@dataclass
+class Header:
+    """KV operations of one step header, and the path array that its commits index."""
+
+    kv_ops: list[KvOp]
+    path: list[int]
+
+
+class HeaderQueue:
+    """Operations in order, each with its commit's path.
+
+    Queued operations free `leaving_slots` and `leaving_pages`. These become free once a completed
+    step has carried every operation queued with them: a redone step reads them again."""
+
+    def __init__(self, max_ops: int) -> None:
+        """`max_ops`: max operations per header."""
+        self.max_ops = max_ops
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.leaving_slots: list[int] = []
+        self.leaving_pages: list[int] = []
+        self._ops: list[tuple[KvOp, tuple[int, ...]]] = []
+        # Counts of operations, slots and pages in the last header.
+        self._sent: tuple[int, int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def add(self, op: KvOp, path: Sequence[int] = ()) -> None:
+        """Queue an operation. `path`: that of a commit; `next_header` sets its index."""
+        self._ops.append((op, tuple(path)))
+
+    def next_header(self) -> Header:
+        """The oldest operations, as many as one header holds."""
+        taken = self._ops[: self.max_ops]
+        header = Header([], [])
+        for op, path in taken:
+            moved = bool(path) and op.b != len(header.path)
+            header.kv_ops.append(replace(op, b=len(header.path)) if moved else op)
+            header.path.extend(path)
+        self._sent = (len(taken), len(self.leaving_slots), len(self.leaving_pages))
+        return header
+
+    def carried(self) -> tuple[list[int], list[int]]:
+        """The step with the last header has completed. Returns the slots and pages freed by it."""
+        if self._sent is None:
+            return [], []
+        ops, slots, pages = self._sent
+        self._sent = None
+        del self._ops[:ops]
+        if self._ops:  # operations that free something may still be queued
+            return [], []
+        freed = self.leaving_slots[:slots], self.leaving_pages[:pages]
+        del self.leaving_slots[:slots]
+        del self.leaving_pages[:pages]
+        return freed
+
+    def not_carried(self) -> None:
+        """The step did not run: its operations stay queued."""
+        self._sent = None

@@ -1,0 +1,76 @@
+"""One sequence of the KV cache: its pages, committed tokens and uncommitted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import RequestError
+from lora_sdk.kv.kv_arrays import KvArrays
+from lora_sdk.kv.sequence_state import Uncommitted
+
+__all__ = [
+    "KEPT_PAGES",
+    "PAGE_POSITIONS",
+    "RETURNED",
+    "KvSequence",
+    "Uncommitted",
+    "held",
+    "pages_for",
+]
+
+PAGE_POSITIONS = 32
+RETURNED = -1  # in place of a page that a sequence has given back
+KEPT_PAGES = 2  # more than its rows read: a recovery runs all rows again in the pages that are left
+
+
+def pages_for(positions: int) -> int:
+    """Pages needed for `positions` positions."""
+    return -(-positions // PAGE_POSITIONS)
+
+
+def held(pages: Sequence[int]) -> list[int]:
+    """The pages without those that were given back."""
+    return [page for page in pages if page != RETURNED]
+
+
+@dataclass
+class KvSequence:
+    """What is known of an open sequence. The boards hold the bytes. `pages`: by tile; the first
+    ones may be RETURNED."""
+
+    pages: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # of the committed positions
+    rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
+    reserved: int = 0  # pages set aside for this sequence, not yet taken
+    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
+    digests: list[bytes] | None = None  # the root and those of the full pages; None: never cached
+    imported: KvArrays | None = None  # of the first positions: kept for a recovery
+
+    def leave(self, window: int) -> list[int]:
+        """Give back the pages that no later row sees if rows see `window` positions, 0 for all."""
+        if not window or self.imported is not None:  # these are written again as they came
+            return []
+        end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS - KEPT_PAGES
+        if end <= 0 or self.pages[end - 1] == RETURNED:
+            return []
+        left = held(self.pages[:end])
+        self.pages[:end] = [RETURNED] * end
+        return left
+
+    def check_path(self, number: int, path: Sequence[int]) -> None:
+        """RequestError if slots to commit are not a chain of rows from a root on. `number`: the
+        sequence's own, for the message."""
+        parent = -1
+        for slot in path:
+            if slot not in self.rows:
+                raise RequestError(f"slot {slot} holds no uncommitted row of sequence {number}")
+            if self.rows[slot].parent != parent:
+                raise RequestError(
+                    f"slot {slot} of sequence {number} has parent {self.rows[slot].parent}; the "
+                    f"path to commit has {parent} before it"
+                )
+            parent = slot

@@ -1,0 +1,447 @@
+"""Bookkeeping of the boards' KV cache: pages with reference counts, sequences, scratch slots.
+
+The boards hold the bytes. This module assigns pages and slots, and creates the KV operations that
+the next step's header carries. A page has 32 positions. The first pages of a board hold the scratch
+slots; the others belong to sequences. Pages and slots that a header frees are reused only after the
+step with that header has completed, because a redone step reads them again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from lora_host.errors import RequestError
+from lora_sdk.kv.header_queue import Header, HeaderQueue
+from lora_sdk.kv.kv_arrays import KvArrays
+from lora_sdk.kv.kv_offload import KvOffload
+from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.kv_sequence import (
+    PAGE_POSITIONS,
+    RETURNED,
+    KvSequence,
+    Uncommitted,
+    held,
+    pages_for,
+)
+from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
+from lora_sdk.kv.page_pool import PagePool
+from lora_sdk.kv.page_tables import PageTables
+from lora_sdk.kv.pending_writes import PendingWrites
+from lora_sdk.kv.prefix_cache import PrefixCache
+from lora_sdk.kv.prefix_hits import PrefixHits
+from lora_sdk.kv.reorder import copies, has_pages, reorder
+from lora_sdk.kv.sequence_state import SequenceState
+from lora_sdk.kv.slot_pool import SlotPool
+
+__all__ = ["PAGE_POSITIONS", "KvCache", "Uncommitted", "pages_for"]
+
+
+class SequenceObserver(Protocol):
+    """Callbacks for forked, closed and forgotten sequences."""
+
+    def forked(self, parent: int, child: int) -> None: ...
+
+    def closed(self, sequence: int) -> None: ...
+
+    def forgotten(self) -> None: ...
+
+
+class KvCache:
+    """Pages, sequences and slots of one loaded model.
+
+    `page_count` includes the scratch pages. Raises RequestError if pages, sequences or slots
+    run out, or if a call names a sequence that is not open.
+    """
+
+    def __init__(
+        self,
+        page_count: int,
+        max_sequences: int,
+        max_scratch: int,
+        context: int,
+        max_ops: int,
+        observer: SequenceObserver | None = None,
+        window: int = 0,
+        first_spilled: int | None = None,
+    ) -> None:
+        """`window`: positions that a row sees in every layer, 0 for all. Pages before them are
+        given back. `first_spilled`: pages from there on are taken when no others are free."""
+        self.context = context
+        self._window = window
+        self._observer = observer
+        self.max_sequences = max_sequences
+        self._queue = HeaderQueue(max_ops)
+        self._slots = SlotPool(max_scratch, self._queue)
+        spilled = page_count if first_spilled is None else first_spilled
+        self._pool = PagePool(pages_for(max_scratch), page_count, self._queue, spilled)
+        self._tables = PageTables(self._pool, self._queue, pages_for(max_scratch))
+        self._open = self._tables.sequences
+        self.fills = PendingWrites()
+        self.prefixes = PrefixCache(self._pool)
+        self._adoption = PrefixHits(self._tables, self._pool, self._queue, self.prefixes)
+        self._forget()
+
+    def use_host(self, offload: KvOffload) -> None:
+        """Let the host keep the cached pages that are evicted from now on."""
+        self.prefixes.offload = offload
+        self._pool.on_evict = offload.evicted
+
+    def reset(self) -> None:
+        """Forget everything, as after a step that may or may not have run. Pages of the host stay:
+        what they hold depends on their tokens alone."""
+        self._forget()
+        self._invalidate_prefixes()
+        # The boards may still hold rows: the next step drops them and frees their slots.
+        for number in range(self.max_sequences):
+            self._queue.add(KvOp.length(number, 0))
+        self._slots.leave_all()
+        if self._observer is not None:
+            self._observer.forgotten()
+
+    def lose(
+        self, page_count: int | None = None, first_spilled: int | None = None
+    ) -> list[SequenceState]:
+        """The boards have lost everything. Returns what they must compute again, with empty page
+        tables to begin with. Sequences stay open, slots stay taken, queued operations are done.
+
+        `page_count`: pages of the boards from now on, None for as many as before; `first_spilled`
+        as at first, None for no others. RequestError, with nothing changed, if the sequences' pages
+        exceed them."""
+        first = pages_for(self._slots.total)
+        total = self._pool.total if page_count is None else page_count - first
+        spilled = first_spilled if first_spilled is not None else page_count
+        held = self.held_pages
+        self.fills.stop_all()
+        self._invalidate_prefixes()
+        if held > total:
+            raise RequestError(
+                f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
+                f"boards that remain have {total}"
+            )
+        self._slots.returned(self._queue.leaving_slots)
+        self._queue.clear()
+        self._tables.renumber(first + total, self._pool.spilled if spilled is None else spilled)
+        return [
+            SequenceState(
+                number,
+                tuple(one.pages),
+                tuple(one.tokens),
+                one.vectors,
+                dict(one.rows),
+                one.imported,
+            )
+            for number, one in self._open.items()
+        ]
+
+    def forget_host_pages(self) -> None:
+        """Drop what the host keeps of evicted pages."""
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.clear()
+
+    def _invalidate_prefixes(self) -> None:
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.distrust()
+
+    def _forget(self) -> None:
+        self.fills.stop_all()
+        self._numbers = deque(range(self.max_sequences))
+        self._tables.clear()
+        self._queue.clear()
+        self._slots.clear()
+        self._pool.clear()
+
+    # --- state ----------------------------------------------------------------------------------
+
+    @property
+    def total_pages(self) -> int:
+        """Pages that sequences may have."""
+        return self._pool.total
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that are neither in use nor reserved. Cached ones count: they are evicted."""
+        return self._tables.free_pages
+
+    def use(self, prefixes: PrefixCounts, preempted: int) -> KvUse:
+        """What the pages hold now."""
+        pool, reserved = self._pool, self._tables.reserved
+        held = pool.total - pool.available + reserved
+        free = max(0, pool.free - reserved)
+        cached = pool.total - held - free
+        return KvUse(
+            pool.total, held, cached, free, pool.evictions, prefixes.looked_up, prefixes.cached,
+            preempted, None if self.prefixes.offload is None else self.prefixes.offload.host.use,
+        )  # fmt: skip
+
+    @property
+    def held_pages(self) -> int:
+        """Pages that open sequences have or that are reserved for them."""
+        return self._pool.referenced + self._tables.reserved
+
+    @property
+    def free_sequences(self) -> int:
+        """Sequences that may still be opened."""
+        return len(self._numbers)
+
+    @property
+    def free_slots(self) -> int:
+        """Scratch slots that the next step's rows may take."""
+        return len(self._slots)
+
+    @property
+    def queued(self) -> bool:
+        """Whether operations wait for a step."""
+        return len(self._queue) > 0
+
+    @property
+    def more_than_a_header(self) -> bool:
+        """Whether the queued operations need a step of their own before the next rows."""
+        return len(self._queue) > self._queue.max_ops
+
+    @property
+    def leaving(self) -> bool:
+        """Whether slots or pages become free once the next step has completed."""
+        return bool(self._queue.leaving_slots or self._queue.leaving_pages)
+
+    def is_open(self, sequence: int) -> bool:
+        """Whether the sequence is open."""
+        return sequence in self._open
+
+    def identity(self, sequence: int) -> object | None:
+        """An object that is another one for every use of the number; None if it is not open."""
+        return self._open.get(sequence)
+
+    def length(self, sequence: int) -> int:
+        """Committed positions of a sequence, queued commits included."""
+        return len(self._tables.get(sequence).tokens)
+
+    def tokens(self, sequence: int, start: int = 0) -> tuple[int, ...]:
+        """Tokens of the committed positions from `start` on."""
+        return tuple(self._tables.get(sequence).tokens[start:])
+
+    def pages(self, sequence: int) -> tuple[int, ...]:
+        """Pages of a sequence in logical order, RETURNED for those that it has given back."""
+        return tuple(self._tables.get(sequence).pages)
+
+    def spilled_positions(self, sequence: int) -> int:
+        """Positions of the sequence's pages in the boards' slower banks, whole pages."""
+        found = self._open.get(sequence)
+        pages = [] if found is None else found.pages
+        return self._pool.spilled_among(pages) * PAGE_POSITIONS
+
+    def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
+        """Rows of a sequence that are in scratch slots, by slot."""
+        return dict(self._tables.get(sequence).rows)
+
+    # --- sequences ------------------------------------------------------------------------------
+
+    def open(self, reserved: int = 0, root: bytes | None = None) -> int:
+        """A new empty sequence with `reserved` pages set aside for it.
+
+        `root`: digest of all that its K and V depend on besides its tokens. Its pages may then
+        serve later sequences with the same root; without it they never do."""
+        if not self._numbers:
+            raise RequestError(
+                f"all {self.max_sequences} sequences are open; release one or raise max_sequences"
+            )
+        if reserved > self.free_pages:
+            raise RequestError(f"{reserved} KV pages requested, {self.free_pages} are free")
+        number = self._numbers.popleft()
+        digests = None if root is None else [root]
+        self._open[number] = KvSequence(reserved=reserved, digests=digests)
+        self._queue.add(KvOp.length(number, 0))
+        return number
+
+    def close(self, sequence: int) -> None:
+        """Give a sequence's pages and slots back."""
+        closing = self._tables.get(sequence)
+        self.fills.stop(sequence)
+        self._queue.add(KvOp.length(sequence, 0))
+        self._queue.leaving_slots.extend(closing.rows)
+        self.prefixes.note_partial(closing)
+        for page in reversed(held(closing.pages)):  # the last are of no use without the first
+            self._pool.release(page)
+        del self._open[sequence]
+        self._numbers.append(sequence)
+        if self._observer is not None:
+            self._observer.closed(sequence)
+
+    def fork(self, sequence: int, reserved: int = 0) -> int:
+        """A new sequence with the same committed positions.
+
+        Full pages are shared; a partial last page is copied. `reserved` pages of the parent's
+        reservation move to the child's. Uncommitted rows stay with the parent.
+        """
+        parent = self._tables.get(sequence)
+        moved = min(reserved, parent.reserved)
+        if len(parent.tokens) % PAGE_POSITIONS and not moved and self.free_pages <= 0:
+            raise self._tables.exhausted()
+        child = self.open()
+        forked = self._open[child]
+        parent.reserved -= moved
+        forked.reserved = moved
+        full, rest = divmod(len(parent.tokens), PAGE_POSITIONS)
+        for page in parent.pages[:full]:
+            if page != RETURNED:
+                self._pool.share(page)
+            self._tables.append(child, page)
+        if rest:
+            page = self._tables.extend(child)
+            self._queue.add(KvOp.copy(parent.pages[full], page, rest))
+        forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
+        forked.digests = None if parent.digests is None else list(parent.digests)
+        forked.imported = parent.imported
+        self._queue.add(KvOp.length(child, len(forked.tokens)))
+        if self._observer is not None:
+            self._observer.forked(sequence, child)
+        return child
+
+    def reorder(self, parents: Mapping[int, int]) -> None:
+        """Let each sequence continue the committed positions of another one, or of itself: all at
+        once, as a step of a beam search does. All of them use the same adapter.
+
+        Full pages are shared. A partial last page goes to one of its continuations and is copied
+        for the others. Uncommitted rows of a sequence that changes are dropped. RequestError, with
+        nothing changed, if there are too few pages for the copies."""
+        reorder(self._tables, self._pool, self._queue, parents)
+
+    def can_reorder(self, parents: Mapping[int, int]) -> bool:
+        """Whether there are pages for the copies of `reorder`."""
+        return has_pages(self._tables, self._pool, copies(self._tables, parents))
+
+    def grow(self, sequence: int, positions: int) -> None:
+        """Extend the sequence's page table to `positions` positions."""
+        if positions > self.context:
+            raise RequestError(
+                f"sequence {sequence} would have {positions} positions, {positions - self.context} "
+                f"more than the context of {self.context}"
+            )
+        while len(self._tables.get(sequence).pages) < pages_for(positions):
+            self._tables.extend(sequence)
+
+    def lacking(self, sequence: int, positions: int, forks: int = 0) -> int:
+        """Pages that a sequence would need besides its own and reserved ones to hold so many
+        committed positions and to be forked then."""
+        owner = self._tables.get(sequence)
+        copies = forks if positions % PAGE_POSITIONS else 0
+        return max(0, pages_for(positions) + copies - len(owner.pages) - owner.reserved)
+
+    def room(self, sequence: int, evicted: int) -> int:
+        """Positions that a sequence can still grow by, in its own pages and free ones, and in those
+        of at most `evicted` cached pages."""
+        owner = self._tables.get(sequence)
+        others = self.free_pages
+        others = max(0, min(others, max(others - self._pool.cached, evicted)))
+        return (len(owner.pages) + owner.reserved + others) * PAGE_POSITIONS - len(owner.tokens)
+
+    def trim(self, sequence: int) -> None:
+        """Free the pages beyond a sequence's committed positions: grown into but never written."""
+        owner = self._tables.get(sequence)
+        while len(owner.pages) > pages_for(len(owner.tokens)):
+            self._pool.give_back(owner.pages.pop())
+
+    # --- cached pages ---------------------------------------------------------------------------
+
+    def adopt(self, sequence: int, digests: Sequence[bytes], tokens: Sequence[int]) -> int:
+        """Begin an empty sequence with cached K and V of `tokens`, the last one's excluded.
+
+        Full pages are shared. Of one more page that begins with the next tokens, these positions
+        are copied. Returns the number of committed positions."""
+        return self._adoption.adopt(sequence, digests, tokens)
+
+    def limit_reserve(self, sequence: int, pages: int) -> None:
+        """Give back what is reserved for a sequence beyond `pages` pages, its own included."""
+        owner = self._tables.get(sequence)
+        owner.reserved = max(0, min(owner.reserved, pages - len(owner.pages)))
+
+    # --- imported positions ---------------------------------------------------------------------
+
+    def begin(self, sequence: int, tokens: Sequence[int], kv: KvArrays | None = None) -> None:
+        """Commit `tokens` to an empty sequence whose pages hold their K and V already.
+
+        `kv`: the same in the boards' column order, to be written again after a recovery; None: rows
+        of the tokens compute the same bytes."""
+        owner = self._tables.get(sequence)
+        if owner.tokens or owner.rows or len(owner.pages) < pages_for(len(tokens)):
+            raise RequestError(f"sequence {sequence} is not empty, or has too few pages")
+        owner.tokens, owner.imported = list(tokens), kv
+        self.prefixes.note(owner)
+        self._queue.add(KvOp.length(sequence, len(owner.tokens)))
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def take_slots(self, count: int) -> list[int]:
+        """`count` scratch slots for rows of the next step."""
+        return self._slots.take(count)
+
+    def is_taken(self, slot: int) -> bool:
+        """Whether a slot has been taken and holds no row yet."""
+        held = any(slot in sequence.rows for sequence in self._open.values())
+        return self._slots.is_taken(slot) and not held
+
+    def release_slots(self, slots: Sequence[int]) -> None:
+        """Give back slots that no row has used."""
+        self._slots.give_back(slots)
+
+    def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
+        """Record a row that a completed step has run."""
+        self._tables.get(sequence).rows[slot] = row
+
+    def commit(self, sequence: int, path: Sequence[int]) -> None:
+        """Move a path of slots, root first, to the next logical positions; drop the other rows."""
+        owner = self._tables.get(sequence)
+        start = len(owner.tokens)
+        owner.check_path(sequence, path)
+        self.grow(sequence, start + len(path))
+        self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
+        for slot in path:
+            row = owner.rows[slot]
+            if row.vector is not None:
+                owner.vectors[len(owner.tokens)] = row.vector
+            owner.tokens.append(row.token)
+        self._note(owner)
+        self._queue.leaving_slots.extend(owner.rows)
+        owner.rows.clear()
+
+    def _note(self, owner: KvSequence) -> None:
+        """Make full pages known to later sequences; give back those that no later row sees."""
+        self.prefixes.note(owner)
+        for page in owner.leave(self._window):
+            self._pool.release(page)
+
+    def drop(self, sequence: int) -> None:
+        """Drop every uncommitted row of a sequence."""
+        if self._tables.get(sequence).rows:
+            self.commit(sequence, ())
+
+    def committed_elsewhere(
+        self, sequence: int, tokens: Sequence[int], beyond: Sequence[int] = ()
+    ) -> None:
+        """Record positions that the boards committed themselves (the greedy loop). `beyond`: slots
+        of rows that ran after them; these rows are dropped, committed or not."""
+        owner = self._tables.get(sequence)
+        owner.tokens.extend(tokens)
+        self._note(owner)
+        if beyond:
+            self._queue.add(KvOp.length(sequence, len(owner.tokens)))
+            self._queue.leaving_slots.extend(beyond)
+
+    # --- headers --------------------------------------------------------------------------------
+
+    def next_header(self) -> Header:
+        """The oldest queued operations, as many as one header holds."""
+        return self._queue.next_header()
+
+    def step_done(self) -> None:
+        """The step with the last header has completed: the slots and pages it freed are free."""
+        slots, pages = self._queue.carried()
+        self._slots.returned(slots)
+        self._pool.returned(pages)
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.prove()
+
+    def step_failed(self) -> None:
+        """The step did not run: its header stays queued."""
+        self._queue.not_carried()

@@ -1,0 +1,1 @@
+"""Boards that fail, and weights that change."""

@@ -1,0 +1,1 @@
+"""A step on boards: its rows, its block, what it returns."""
