@@ -162,14 +162,14 @@ static int take_poll(struct request *request, struct lora_failure *failure) {
     return boardd_poll(session, &request->kept.word, failure);
 }
 
-static int take_look(struct request *request, struct lora_failure *failure) {
+static int take_poll_register(struct request *request, struct lora_failure *failure) {
     struct boardd_session *session = request->session;
     uint32_t offset;
     memcpy(&offset, request->body, sizeof offset);
     answer_with(request, &request->kept.word, sizeof request->kept.word);
     int status = boardd_check_register(session, LORA_BLOCK_CONTROL, offset, failure);
     if (status) return status;
-    return session->transport->look(session->handle, offset, &request->kept.word, failure);
+    return session->transport->poll_register(session->handle, offset, &request->kept.word, failure);
 }
 
 static int take_reset(struct request *request, struct lora_failure *failure) {
@@ -212,7 +212,7 @@ static const struct {
     [WIRE_WRITE] = {take_write, sizeof(struct wire_range), 1, SILENT},
     [WIRE_RUN] = {take_run, sizeof(struct wire_run), 0, LATER},
     [WIRE_POLL] = {take_poll, 0, 0, ANSWERED},
-    [WIRE_LOOK] = {take_look, sizeof(uint32_t), 0, ANSWERED},
+    [WIRE_POLL_REGISTER] = {take_poll_register, sizeof(uint32_t), 0, ANSWERED},
     [WIRE_RESET] = {take_reset, 0, 0, ANSWERED},
     [WIRE_ACCESSES] = {take_accesses, 0, 0, ANSWERED},
     [WIRE_FLUSH] = {take_flush, 0, 0, ANSWERED},

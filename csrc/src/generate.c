@@ -169,7 +169,7 @@ static int follow(struct session *session, uint32_t *cancelled, struct lora_fail
     while (1) {
         uint32_t word = 0, over, shown = session->shown;
         cluster->stats.looks++;
-        int status = it->transport->look(it->handle, LORA_REG_TOKEN, &word, failure);
+        int status = it->transport->poll_register(it->handle, LORA_REG_TOKEN, &word, failure);
         if (status) return lora_fail_board(cluster, board, status, failure);
         status = take_word(session, word, &over, failure);
         if (status || over) return status;

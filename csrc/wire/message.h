@@ -33,7 +33,7 @@ enum wire_kind {
     WIRE_WRITE = 10, /* no answer */
     WIRE_RUN = 11,   /* answered when the run is done */
     WIRE_POLL = 12,
-    WIRE_LOOK = 13,
+    WIRE_POLL_REGISTER = 13,
     WIRE_RESET = 14,
     WIRE_ACCESSES = 15,
     WIRE_FLUSH = 16, /* answered when all before it is done: what had no answer may have failed */

@@ -32,6 +32,7 @@ HEADERS = (
 )
 SOURCE_GLOBS = (
     "csrc/src/*.c",
+    "csrc/transports/*/*.c",
     "csrc/boardd/*.c",
     "csrc/wire/*.c",
     "csrc/emu/*.c",
@@ -41,6 +42,7 @@ SOURCE_GLOBS = (
 CARD_ONLY = {"hal_card.c"}  # the card's HAL, compiled for rv32 only
 INCLUDE_FOLDERS = (
     *("csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "csrc/wire", "csrc/boardd"),
+    *(f"csrc/transports/{name}" for name in ("emu", "xrt", "slash", "remote")),
     "firmware",
 )
 # -ffp-contract=off: a fused multiply-add would change results. No -march=native: wide

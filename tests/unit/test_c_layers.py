@@ -17,6 +17,12 @@ ABI = "csrc/include/lora"
 ISA, UNITS, SCHEDULE = "csrc/kernels/isa", "csrc/kernels/units", "csrc/kernels/schedule"
 # Each folder and those whose headers it may include. Folders meet through ABI's headers otherwise:
 # kernels know no emulator, and firmware reaches its board through hal.h, which emu implements.
+TRANSPORTS: dict[str, set[str]] = {
+    "emu": {"csrc/emu"},
+    "xrt": set(),
+    "slash": {"csrc/wire"},
+    "remote": {"csrc/wire"},
+}
 ALLOWED: dict[str, set[str]] = {
     ABI: set(),
     "firmware": {ABI},
@@ -25,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     SCHEDULE: {ABI, UNITS},
     "csrc/emu": {ABI, "firmware"},
     "csrc/wire": {ABI},
-    "csrc/src": {ABI, "csrc/emu", "csrc/wire"},
+    "csrc/src": {ABI},
+    **{f"csrc/transports/{name}": {ABI, "csrc/src", *below} for name, below in TRANSPORTS.items()},
     "csrc/boardd": {ABI, "csrc/src", "csrc/wire"},
 }
 CARD_ONLY = {"hal_card.c"}  # implements hal.h in place of csrc/emu/hal_host.c

@@ -8,7 +8,7 @@ from tools.vendor_build.errors import BuildError
 
 LINE = abi.LINE_BYTES
 ADDRESS_BITS, SPAN_BITS = 42, 6  # of a line, of log2 of a bank's lines (axi/line_ports.sv)
-# Of SLASH's shell, as csrc/src/transport_slash.h has them.
+# Of SLASH's shell, as csrc/transports/slash/transport_slash.h has them.
 V80_HBM_BASE, V80_DDR_BASE = 0x40_0000_0000, 0x600_0000_0000
 
 

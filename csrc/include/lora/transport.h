@@ -101,7 +101,8 @@ struct lora_transport {
     int (*poll)(void *handle, uint32_t *run_state, struct lora_failure *failure);
     /* Lets boards run as poll does, no further than a change of this register of lora_ctrl since it
      * was last read, and reads it: how a host follows a run that tells of its progress. */
-    int (*look)(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure);
+    int (*poll_register)(void *handle, uint32_t offset, uint32_t *value,
+                         struct lora_failure *failure);
     /* Lets board time pass; emulated boards run on their own clock, so it may return at once. */
     int (*sleep)(void *handle, uint32_t microseconds, struct lora_failure *failure);
     /* The runtime's own reset: contents of memory, arenas and the program are lost; the handle

@@ -121,11 +121,11 @@ int slash_call(struct slash_wire *wire, struct slash_request *request,
 /* Whether the daemon still holds its end. */
 int slash_alive(const struct slash_wire *wire);
 
-/* transport_slash_silence.c: of the daemon at the socket `path`. How long a request may wait
+/* transport_slash_watchdog.c: of the daemon at the socket `path`. How long a request may wait
  * whose limit is `limit_ms`; none was answered within `waited_ms`; one was answered. */
-uint32_t slash_silence_limit(const char *path, uint32_t limit_ms);
-void slash_silence_after(const char *path, uint32_t waited_ms);
-void slash_silence_over(void);
+uint32_t slash_watchdog_limit(const char *path, uint32_t limit_ms);
+void slash_watchdog_after(const char *path, uint32_t waited_ms);
+void slash_watchdog_over(void);
 
 /* transport_slash_board.c: finding, opening and resetting a board. */
 int slash_board_open(struct slash_handle *handle, struct lora_failure *failure);

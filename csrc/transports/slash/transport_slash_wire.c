@@ -43,12 +43,12 @@ int slash_connect(struct slash_wire *wire, struct lora_failure *failure) {
     wire->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (wire->socket < 0) return cannot_connect(path, errno, failure);
     /* A daemon that is stopped accepts nobody, and its queue of clients may be full. */
-    uint32_t limit_ms = slash_silence_limit(path, SLASH_ANSWER_MS);
+    uint32_t limit_ms = slash_watchdog_limit(path, SLASH_ANSWER_MS);
     const struct timeval limit = {limit_ms / 1000, limit_ms % 1000 * 1000};
     setsockopt(wire->socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (connect(wire->socket, (struct sockaddr *)&address, sizeof address)) {
         int error = errno == EAGAIN ? ETIMEDOUT : errno;
-        if (error == ETIMEDOUT) slash_silence_after(path, limit_ms);
+        if (error == ETIMEDOUT) slash_watchdog_after(path, limit_ms);
         slash_disconnect(wire);
         return cannot_connect(path, error, failure);
     }
@@ -185,12 +185,12 @@ int slash_call(struct slash_wire *wire, struct slash_request *request,
                          slash_socket_path());
     wire->sequence++;
     if (!send_packet(wire, request)) return lost(wire, "is gone", failure);
-    uint32_t limit_ms = slash_silence_limit(slash_socket_path(), request->timeout_ms);
+    uint32_t limit_ms = slash_watchdog_limit(slash_socket_path(), request->timeout_ms);
     if (!wait_readable(wire, limit_ms)) {
-        slash_silence_after(slash_socket_path(), limit_ms);
+        slash_watchdog_after(slash_socket_path(), limit_ms);
         return lost(wire, "does not answer in time", failure);
     }
-    slash_silence_over(); /* or it has ended, which is told at once */
+    slash_watchdog_over(); /* or it has ended, which is told at once */
     ssize_t got = receive_packet(wire, packet, &fd);
     if (got < 0) return lost(wire, "is gone", failure);
     int status = check_answer(wire, request, packet, got, failure);

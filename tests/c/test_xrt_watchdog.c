@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "transport_xrt_silence.h"
+#include "transport_xrt_watchdog.h"
 
 enum { BOARDS = 4 };
 
@@ -14,7 +14,7 @@ static atomic_int failures, reads[BOARDS], frees[BOARDS], slow_ms[BOARDS], silen
 
 static void check(int holds, const char *what) {
     if (holds) return;
-    fprintf(stderr, "test_xrt_silence: %s\n", what);
+    fprintf(stderr, "test_xrt_watchdog: %s\n", what);
     failures++;
 }
 

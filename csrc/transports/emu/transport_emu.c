@@ -241,7 +241,8 @@ static int emu_poll(void *handle, uint32_t *run_state, struct lora_failure *fail
     return unlock(board, status);
 }
 
-static int emu_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
+static int emu_poll_register(void *handle, uint32_t offset, uint32_t *value,
+                             struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = check_block(board, LORA_BLOCK_CONTROL, failure);
     if (status) return unlock(board, status);
@@ -294,7 +295,7 @@ const struct lora_transport lora_transport_emu = {
     .memory_write = emu_memory_write,
     .submit = emu_submit,
     .poll = emu_poll,
-    .look = emu_look,
+    .poll_register = emu_poll_register,
     .sleep = emu_sleep_us,
     .reset = emu_reset_board,
     .accesses = emu_accesses,

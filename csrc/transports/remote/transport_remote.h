@@ -56,7 +56,8 @@ int remote_register_read(void *handle, uint32_t block, uint32_t offset, uint32_t
                          struct lora_failure *failure);
 int remote_register_write(void *handle, uint32_t block, uint32_t offset, uint32_t value,
                           struct lora_failure *failure);
-int remote_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure);
+int remote_poll_register(void *handle, uint32_t offset, uint32_t *value,
+                         struct lora_failure *failure);
 int remote_reset(void *handle, struct lora_failure *failure);
 void remote_accesses(void *handle, struct lora_accesses *found);
 
@@ -105,5 +106,15 @@ void remote_forget_run(struct remote_handle *remote);
 /* What an answer says: its status, with the failure that it carries. */
 int remote_status(const struct wire_message *message, struct wire_part *data,
                   struct lora_failure *failure);
+
+/* All calls of a remote board but `open`: entries of its struct lora_transport. */
+#define REMOTE_CALLS                                                                               \
+    .size = sizeof(struct lora_transport), .real_time = 1, .close = remote_close,                  \
+    .info = remote_info, .program = remote_program, .reserve = remote_reserve,                     \
+    .release = remote_release, .register_read = remote_register_read,                              \
+    .register_write = remote_register_write, .memory_read = remote_memory_read,                    \
+    .memory_write = remote_memory_write, .submit = remote_submit, .poll = remote_poll,             \
+    .poll_register = remote_poll_register, .sleep = remote_sleep, .reset = remote_reset,           \
+    .accesses = remote_accesses, .ecc = NULL /* the daemon does not pass it on */
 
 #endif

@@ -1,7 +1,7 @@
 /* What the process remembers of boards whose runtime has fallen silent. A slow board that lives is
  * never taken for a silent one: it has the whole limit of a register for its answer. */
 #define _GNU_SOURCE
-#include "transport_xrt_silence.h"
+#include "transport_xrt_watchdog.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ void xrt_give_up(struct xrt_handle *board, enum xrt_what what, uint32_t limit_ms
 }
 
 /* With the guard held. A board with a call under way has that call's limit. */
-static int is_unheard(const struct xrt_handle *board) {
+static int is_unresponsive(const struct xrt_handle *board) {
     const struct xrt_watch *watch = &board->watch;
     return watch->kernel && watch->answered != silences && !watch->calls && !watch->probed &&
            !atomic_load(&board->stuck);
@@ -101,10 +101,10 @@ struct probe {
     struct xrt_call call;
 };
 
-static uint32_t take_unheard(struct probe *probes) {
+static uint32_t take_unresponsive(struct probe *probes) {
     uint32_t count = 0;
     for (struct xrt_handle *it = watched; it && count < LORA_MAX_BOARDS; it = it->watch.next) {
-        if (!is_unheard(it)) continue;
+        if (!is_unresponsive(it)) continue;
         it->watch.probed = 1;
         probes[count++].board = it;
     }
@@ -130,8 +130,8 @@ static void probe(struct probe *probes, uint32_t count, xrt_probe_fn *begin, uin
 void xrt_probe_silent(struct xrt_handle *board, xrt_probe_fn *begin, uint32_t limit_ms) {
     pthread_mutex_lock(&guard);
     while (board->watch.probed) pthread_cond_wait(&probed, &guard);
-    struct probe *probes = is_unheard(board) ? calloc(LORA_MAX_BOARDS, sizeof *probes) : NULL;
-    uint32_t count = probes ? take_unheard(probes) : 0;
+    struct probe *probes = is_unresponsive(board) ? calloc(LORA_MAX_BOARDS, sizeof *probes) : NULL;
+    uint32_t count = probes ? take_unresponsive(probes) : 0;
     pthread_mutex_unlock(&guard);
     probe(probes, count, begin, limit_ms);
     free(probes);

@@ -2,7 +2,7 @@
  * registers, not through the runtime's runs: a run of the runtime's cannot be cancelled, a register
  * can always be read. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt_silence.h"
+#include "transport_xrt_watchdog.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,7 +219,8 @@ static void xrt_accesses(void *handle, struct lora_accesses *found) {
     lora_accesses_of(&((struct xrt_handle *)handle)->counts, found);
 }
 
-static int xrt_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
+static int xrt_poll_register(void *handle, uint32_t offset, uint32_t *value,
+                             struct lora_failure *failure) {
     return xrt_register_read(handle, LORA_BLOCK_CONTROL, offset, value, failure);
 }
 
@@ -262,7 +263,7 @@ const struct lora_transport lora_transport_xrt = {
     .memory_write = xrt_memory_write,
     .submit = xrt_submit,
     .poll = xrt_poll,
-    .look = xrt_look,
+    .poll_register = xrt_poll_register,
     .sleep = xrt_sleep,
     .reset = xrt_reset,
     .accesses = xrt_accesses,

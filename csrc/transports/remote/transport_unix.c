@@ -12,24 +12,7 @@ static int unix_open(const char *address, void **handle, struct lora_failure *fa
 }
 
 const struct lora_transport lora_transport_unix = {
-    .size = sizeof(struct lora_transport),
     .scheme = "unix",
-    .real_time = 1,
     .open = unix_open,
-    .close = remote_close,
-    .info = remote_info,
-    .program = remote_program,
-    .reserve = remote_reserve,
-    .release = remote_release,
-    .register_read = remote_register_read,
-    .register_write = remote_register_write,
-    .memory_read = remote_memory_read,
-    .memory_write = remote_memory_write,
-    .submit = remote_submit,
-    .poll = remote_poll,
-    .look = remote_look,
-    .sleep = remote_sleep,
-    .reset = remote_reset,
-    .accesses = remote_accesses,
-    .ecc = NULL, /* the daemon does not pass it on */
+    REMOTE_CALLS,
 };

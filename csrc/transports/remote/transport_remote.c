@@ -120,10 +120,11 @@ int remote_register_write(void *handle, uint32_t block, uint32_t offset, uint32_
     return status;
 }
 
-int remote_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
+int remote_poll_register(void *handle, uint32_t offset, uint32_t *value,
+                         struct lora_failure *failure) {
     struct remote_handle *remote = handle;
     const struct wire_part part = {&offset, sizeof offset};
-    const struct remote_call call = {.kind = WIRE_LOOK,
+    const struct remote_call call = {.kind = WIRE_POLL_REGISTER,
                                      .parts = &part,
                                      .part_count = 1,
                                      .answer = value,

@@ -54,8 +54,8 @@ static void slash_accesses(void *opened, struct lora_accesses *found) {
     lora_accesses_of(&((struct slash_handle *)opened)->counts, found);
 }
 
-static int slash_look(void *opened, uint32_t offset, uint32_t *value,
-                      struct lora_failure *failure) {
+static int slash_poll_register(void *opened, uint32_t offset, uint32_t *value,
+                               struct lora_failure *failure) {
     return slash_register_read(opened, LORA_BLOCK_CONTROL, offset, value, failure);
 }
 
@@ -96,7 +96,7 @@ const struct lora_transport lora_transport_slash = {
     .memory_write = slash_memory_write,
     .submit = slash_submit,
     .poll = slash_poll,
-    .look = slash_look,
+    .poll_register = slash_poll_register,
     .sleep = slash_sleep,
     .reset = slash_reset,
     .accesses = slash_accesses,

@@ -17,7 +17,7 @@ static int listener;
 
 static void check(int holds, const char *what) {
     if (holds) return;
-    fprintf(stderr, "test_slash_silence: %s\n", what);
+    fprintf(stderr, "test_slash_watchdog: %s\n", what);
     failures++;
 }
 

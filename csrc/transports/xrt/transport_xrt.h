@@ -62,7 +62,7 @@ struct xrt_arena {
 };
 
 struct xrt_place;
-struct xrt_watch { /* transport_xrt_silence.c's */
+struct xrt_watch { /* transport_xrt_watchdog.c's */
     struct xrt_handle *next;
     struct xrt_place *place;
     void *kernel; /* that can be asked for a register */

@@ -22,7 +22,7 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint32_t slash_silence_limit(const char *path, uint32_t limit_ms) {
+uint32_t slash_watchdog_limit(const char *path, uint32_t limit_ms) {
     uint64_t left = limit_ms;
     pthread_mutex_lock(&guard);
     if (silent[0] && !strcmp(silent, path)) {
@@ -33,7 +33,7 @@ uint32_t slash_silence_limit(const char *path, uint32_t limit_ms) {
     return left < limit_ms ? (uint32_t)left : limit_ms;
 }
 
-void slash_silence_after(const char *path, uint32_t waited_ms) {
+void slash_watchdog_after(const char *path, uint32_t waited_ms) {
     pthread_mutex_lock(&guard);
     if (strcmp(silent, path) && strlen(path) < sizeof silent) {
         strcpy(silent, path);
@@ -42,7 +42,7 @@ void slash_silence_after(const char *path, uint32_t waited_ms) {
     pthread_mutex_unlock(&guard);
 }
 
-void slash_silence_over(void) {
+void slash_watchdog_over(void) {
     pthread_mutex_lock(&guard);
     silent[0] = 0;
     pthread_mutex_unlock(&guard);

@@ -1,8 +1,8 @@
 /* Boards whose runtime does not answer any more, as the whole process knows them. One driver serves
  * all boards of a kind: where one board's call has not returned, the others are asked for a
  * register before a call of theirs may wait for long. */
-#ifndef LORA_TRANSPORT_XRT_SILENCE_H
-#define LORA_TRANSPORT_XRT_SILENCE_H
+#ifndef LORA_TRANSPORT_XRT_WATCHDOG_H
+#define LORA_TRANSPORT_XRT_WATCHDOG_H
 
 #include "transport_xrt_calls.h"
 

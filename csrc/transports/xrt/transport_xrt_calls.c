@@ -1,6 +1,6 @@
 /* Every call into the runtime, with a time limit. A board whose call has not returned is stuck: the
  * runtime holds locks for it, so nothing more is asked of it in this process. Limits of a dead
- * runtime do not add up over its boards: see transport_xrt_silence.h. */
+ * runtime do not add up over its boards: see transport_xrt_watchdog.h. */
 #define _GNU_SOURCE
 #include "transport_xrt_calls.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bounded.h"
-#include "transport_xrt_silence.h"
+#include "transport_xrt_watchdog.h"
 
 /* Of seconds, not of what a call takes: a loaded computer must not look like a stuck board. */
 #define REGISTER_MS 5000u
