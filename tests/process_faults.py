@@ -213,7 +213,7 @@ APPLIES = {
 
 # Seconds, measured, until the engine's process has ended; half of each or more is left to a busy
 # machine. For an error: a call's limit and that of a register behind XRT; of vrtd's boards a step's
-# and one silence of the daemon (csrc/transports/xrt/transport_xrt_watchdog.h, transport_slash_watchdog.c).
+# and one silence of the daemon (transport_xrt_watchdog.h, transport_slash_watchdog.c).
 BOUNDS = {
     ("emu", "host killed"): 60.0,
     ("xrt", "device process killed"): 60.0,

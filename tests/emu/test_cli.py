@@ -178,7 +178,7 @@ def test_without_the_c_library_there_is_one_line(code: str) -> None:
     one_line_error(command(hidden, *arguments), "the C library cannot be loaded", "make ext")
 
 
-@pytest.mark.parametrize("group", [(), ("spec",), ("overlay",)])
+@pytest.mark.parametrize("group", [(), ("lab",), ("lab", "spec"), ("overlay",)])
 def test_a_group_without_a_command_shows_its_help(group: tuple[str, ...]) -> None:
     done = command(LORA, *group)
     assert (done.returncode, done.stdout) == (2, b"")

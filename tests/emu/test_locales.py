@@ -70,6 +70,6 @@ def test_messages_have_names_as_they_are(folder: Path, locale: str, tmp_path: Pa
 
 def test_a_folder_is_written(folder: Path, tmp_path: Path) -> None:
     made = tmp_path / "öut"
-    done = command(LORA, "synth", folder / "config.json", made)
+    done = command(LORA, "lab", "synth", folder / "config.json", made)
     assert done.returncode == 0, done.stderr
     assert command(RUN, "-m", made, "-n", 1, "-p", "a").returncode == 0

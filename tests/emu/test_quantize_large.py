@@ -32,7 +32,7 @@ def made(folder: Path, **fields: int) -> Path:
     family = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
     config.write_text(json.dumps({**family, **fields}))
     model = folder / f"model-{fields['num_hidden_layers']}"
-    done = command(LORA, "synth", config, model, timeout=400)
+    done = command(LORA, "lab", "synth", config, model, timeout=400)
     assert done.returncode == 0, done.stderr.decode()
     return model
 

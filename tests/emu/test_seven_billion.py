@@ -36,7 +36,7 @@ def test_four_boards_write_the_text_of_one(large_folder: Callable[[int, int], Pa
     """4-bit weights of 32 layers: 3.7 GB on the disk and once more on the boards. A random model's
     text is poor, so the log probabilities are compared too: a wrong MB of weights changes them."""
     model = large_folder(6 * GB, 5 * GB) / "model"
-    made = command(LORA, "synth", "llama2-7b", model, "--scheme", "w4a8", timeout=400)
+    made = command(LORA, "lab", "synth", "llama2-7b", model, "--scheme", "w4a8", timeout=400)
     assert made.returncode == 0, made.stderr.decode()
     four = output_of(model, 4)
     assert four["text"].strip() and len(four["token_ids"]) == len(four["logprobs"]) == NEW

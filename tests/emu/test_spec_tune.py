@@ -212,7 +212,7 @@ def test_commands_collect_tune_show_and_follow(
     measuring = ("--text", TEXT, "--prompts", FEW, "-c", CONTEXT)
     assert lora_spec("collect", model, "lookup", *measuring, "-o", ranks) == 0
     asked = ("--acceptance", ranks, "--boards", 8, "--largest", 16, "--json")
-    done = command(LORA, "spec", "tune", model, "lookup", *asked)
+    done = command(LORA, "lab", "spec", "tune", model, "lookup", *asked)
     assert done.returncode == 0, done.stderr
     (answer,) = json.loads(done.stdout)
     assert answer["label"] == "modelled" and answer["boards"] == 8 and answer["pays"]
@@ -239,7 +239,7 @@ def test_commands_collect_tune_show_and_follow(
 
 def lora_spec(*arguments: object) -> int:
     """`lora lab spec` in this process; its exit code."""
-    return run_command(lora, "lora", ["spec", *map(str, arguments)])
+    return run_command(lora, "lora", ["lab", "spec", *map(str, arguments)])
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ def test_folders_of_killed_campaigns_go(
     monkeypatch.setattr(tempfile, "tempdir", str(folders))
     path = tmp_path / "run.json"
     path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
-    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 0
+    assert run_command(lora, "lora", ["lab", "torture", "--replay", str(path)]) == 0
     assert not list(folders.iterdir())
 
 
@@ -398,22 +398,22 @@ def test_the_command_refuses_a_missing_replay_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "none.json"
-    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 2
+    assert run_command(lora, "lora", ["lab", "torture", "--replay", str(path)]) == 2
     said = capsys.readouterr().err
     assert f"{path}: No such file" in said and "expected a replay file" in said
-    assert run_command(lora, "lora", ["torture", "--replay", str(tmp_path)]) == 2
+    assert run_command(lora, "lora", ["lab", "torture", "--replay", str(tmp_path)]) == 2
 
 
 def test_the_command_replays_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
-    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 0
+    assert run_command(lora, "lora", ["lab", "torture", "--replay", str(path)]) == 0
     assert "ended as it must" in capsys.readouterr().out
     path.write_text("[" * 50_000)
-    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 2
+    assert run_command(lora, "lora", ["lab", "torture", "--replay", str(path)]) == 2
     capsys.readouterr()
     report = tmp_path / "report.md"
-    words = ["torture", "--runs", "6", "--jobs", "2", "--json", "--report", str(report)]
+    words = ["lab", "torture", "--runs", "6", "--jobs", "2", "--json", "--report", str(report)]
     assert run_command(lora, "lora", words) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["runs"] == 6 and found["failed"] == 0

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from lora_host.errors import RequestError
+from lora_lab.cli.main import COMMANDS as LAB
 from lora_sdk import BeamSearchParams, Engine, SamplingParams
 from lora_sdk.arguments.describe import markdown_table
 from lora_sdk.arguments.option import Option, check_options, option, options_of
@@ -106,7 +107,7 @@ def test_lora_run_has_the_flags_of_the_description(owner: type, name: str) -> No
 
 def shared_flags() -> Iterator[tuple[str, str, click.Option]]:
     for name in SHARED:
-        module, attribute = COMMANDS[name].location.split(":")
+        module, attribute = {**COMMANDS, **LAB}[name].location.split(":")
         command = getattr(importlib.import_module(module), attribute)
         for field, found in command_flags(command).items():
             if field in options_of(EngineOptions):

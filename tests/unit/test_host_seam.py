@@ -15,11 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 ffi_build = checkout_build()
-ABOVE = [
-    path
-    for path in sorted((ROOT / "csrc" / "src").glob("*.[ch]"))
-    if path.name != "uri.c"
-]
+ABOVE = [path for path in sorted((ROOT / "csrc" / "src").glob("*.[ch]")) if path.name != "uri.c"]
 
 
 SCHEMES = sorted(

@@ -51,5 +51,5 @@ def test_the_command_shows_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr("lora_lab.timing.dse.SPACE", SPACE)  # a search of some milliseconds
-    lora.main(["dse", "--model", "gpt2-345m", "--json"], standalone_mode=False)
+    lora.main(["lab", "dse", "--model", "gpt2-345m", "--json"], standalone_mode=False)
     assert "searching:" in terminal.getvalue() and "/30 [" in terminal.getvalue()
