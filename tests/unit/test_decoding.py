@@ -110,6 +110,13 @@ def test_neighbouring_characters_in_byte_tokens() -> None:
     assert "".join(map(stream.push, ids)) == "日" and stream.matched == "本"
 
 
+@pytest.mark.parametrize("name", ["llama", "bytes_alone", "never_fused", "bytes_word_piece"])
+def test_long_runs_of_byte_tokens(name: str) -> None:
+    for text in ("日本" * RUN, " . a" * RUN):
+        ids = [*ids_of("a"), *text.encode(), *ids_of("b")]
+        assert "".join(deltas_of(named(name), ids)) == named(name).decode(ids)
+
+
 def test_any_decoders_in_any_order(tmp_path: Path) -> None:
     random = Random("orders")
     for _ in range(25):
