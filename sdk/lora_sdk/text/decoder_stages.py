@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 UNKNOWN = "\ufffd"  # what decoders emit for bytes that are not UTF-8
@@ -30,6 +31,7 @@ def fallback_byte(piece: str) -> int | None:
     return int(match.group(1), 16) if match else None
 
 
+@lru_cache(1 << 14)
 def byte_level_bytes(piece: str) -> bytes:
     """The bytes that a byte-level tokenizer's piece stands for: its own where it is not written in
     that way."""
