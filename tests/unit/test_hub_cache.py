@@ -57,6 +57,39 @@ def test_an_absent_one_names_the_command(cache: Path, name: str) -> None:
         EngineOptions(model=name)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("device", "is a device; expected a regular file"),
+        ("fifo", "is a FIFO; expected a regular file"),
+        ("folder", "is a folder; expected a regular file"),
+        ("huge", "is larger than the limit of 128 B"),
+        ("path", "holds '../../../x'; expected the name of a commit"),
+        ("bytes", "expected the name of a commit"),
+    ],
+)
+def test_what_the_branch_names_is_checked(cache: Path, kind: str, message: str) -> None:
+    main = put(cache, "org/name").parent.parent / "refs" / "main"
+    main.unlink()
+    if kind == "device":
+        main.symlink_to("/dev/zero")
+    elif kind == "fifo":
+        os.mkfifo(main)
+    elif kind == "folder":
+        main.mkdir()
+    else:
+        texts = {"huge": b"a" * 129, "path": b"../../../x", "bytes": b"\xff\x00"}
+        main.write_bytes(texts[kind])
+    with pytest.raises(ModelError, match=f"refs/main: .*{message}"):
+        EngineOptions(model="org/name")
+
+
+def test_a_branch_without_its_snapshot_is_none(cache: Path) -> None:
+    (put(cache, "org/name").parent.parent / "refs" / "main").write_text("f" * 40 + "\n")
+    with pytest.raises(ModelError, match="no snapshot "):
+        EngineOptions(model="org/name")
+
+
 @pytest.mark.parametrize("name", ["a/b/c", "../x", "org/..", "./x", "-x/y", "org/x y", "/a/b"])
 def test_what_is_no_name_is_a_missing_folder(cache: Path, name: str) -> None:
     with pytest.raises(LoraError, match="does not exist"):

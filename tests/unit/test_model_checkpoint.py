@@ -11,6 +11,7 @@ import pytest
 
 from lora_host.errors import ModelError
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.container import MAX_HEADER, Container
 from lora_sdk.model.half import to_half
 from tests.variant_tensors import make_tensors
 from tests.variants import VARIANTS, Variant, variant, write_checkpoint, write_weights
@@ -143,6 +144,20 @@ def test_a_type_that_is_no_float_is_named(tmp_path: Path) -> None:
     body = len(text).to_bytes(8, "little") + text + data[8 + length :]
     (folder / "model.safetensors").write_bytes(body)
     with pytest.raises(ModelError, match=rf"{K}: dtype I32 .*expected one of F32, F16, BF16"):
+        Checkpoint.open(folder)
+
+
+def test_a_header_of_too_many_names_is_refused_unread(tmp_path: Path) -> None:
+    folder = written(tmp_path, "llama")
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    for size in (MAX_HEADER, MAX_HEADER + 8):  # spaces at the end are part of it
+        header = data[8 : 8 + length].ljust(size)
+        weights.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
+        if size == MAX_HEADER:
+            assert Container(weights).entries
+    with pytest.raises(ModelError, match=r"its header has 8388616 bytes; expected 8388608 at most"):
         Checkpoint.open(folder)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import ModelError
+from lora_sdk.text.decoder_stages import RUN
 from lora_sdk.text.streaming import Detokenizer, StopMatcher, TextPlaces, TextStream
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.variant_tokenizer import make_tokenizer
@@ -75,6 +76,11 @@ def test_places_with_bytes_among_words(byte_fallback: Tokenizer) -> None:
     ids = [1, 2, *byte_tokens("🎉".encode()), 2, 3]  # "hi you🎉 youo"
     assert byte_fallback.decode(ids) == "hi you🎉 youo"
     assert places_of(byte_fallback, ids) == [0, 2, 6, 6, 6, 6, 7, 11]
+    # bytes that turn out to be no text have a character each from then on
+    ids = [1, *byte_tokens("€".encode() + b"\xe2\xffa"), 3]
+    assert places_of(byte_fallback, ids) == [0, 2, 2, 2, 3, 6, 7, 8]
+    ids = [1, *byte_tokens("€".encode() + b"\xffa"), 3]
+    assert places_of(byte_fallback, ids) == [0, 2, 2, 2, 5, 6, 7]
 
 
 def test_incomplete_characters_are_held_back(tokenizer: Tokenizer) -> None:
@@ -104,22 +110,58 @@ def test_what_a_token_adds_is_known_alone_where_bytes_are_joined(
         "",
         "é",
         "a",
-        "",
+        "\ufffd",  # no character begins with it
     ]
-    assert detokenizer.finish() == "\ufffd"
+    assert detokenizer.finish() == ""
 
 
-def test_byte_fallback_holds_a_whole_character(byte_fallback: Tokenizer) -> None:
+def test_a_run_of_byte_tokens_is_held_until_it_ends(byte_fallback: Tokenizer) -> None:
     assert byte_fallback.byte_fallback
-    ids = [1, *byte_tokens("€".encode()), 2]
-    assert pieces_of(Detokenizer(byte_fallback, prompt=[2]), ids) == [
-        " hi",
-        "",
-        "",
-        "€",
-        " you",
-        "",
-    ]
+    run = byte_tokens("€日".encode())
+    assert pieces_of(Detokenizer(byte_fallback, [2]), [1, *run, 2]) == [
+        " hi", *[""] * 6, "€日 you", "",
+    ]  # fmt: skip
+    # what is no UTF-8 makes U+FFFD of all its bytes, and of those that follow
+    broken = pieces_of(Detokenizer(byte_fallback), [*run, *byte_tokens(b"\xffa"), 3])
+    assert broken == [*[""] * 6, "\ufffd" * 7, "\ufffd", "o", ""]
+    assert pieces_of(Detokenizer(byte_fallback), run[:5]) == [*[""] * 5, "\ufffd" * 5]
+
+
+def test_a_long_run_of_byte_tokens_streams(byte_fallback: Tokenizer) -> None:
+    ids = byte_tokens(("日" * 200).encode())
+    deltas = pieces_of(Detokenizer(byte_fallback), ids)
+    assert "".join(deltas) == byte_fallback.decode(ids) == "日" * 200
+    assert [len(delta) for delta in deltas if delta] == [RUN // 3, *[1] * (200 - RUN // 3)]
+    # a prompt's counts
+    assert pieces_of(Detokenizer(byte_fallback, ids), ids[:3]) == ["", "", "日", ""]
+    assert pieces_of(Detokenizer(byte_fallback, [*ids, *ids[:1]]), ids[1:3]) == ["", "日", ""]
+
+
+def test_a_stop_string_in_byte_tokens_needs_no_token_more(byte_fallback: Tokenizer) -> None:
+    ids = [1, *byte_tokens("日\n語\n".encode()), 2]
+    for stop, tokens, text in (
+        ("\n", 5, "hi日"),
+        ("語", 8, "hi日\n"),
+        ("\n語\n", 9, "hi日"),
+        ("i日", 4, "h"),
+        ("\n y", 10, "hi日\n語"),
+    ):
+        stream = TextStream(byte_fallback, (), [stop], include_stop=False, skip_special=True)
+        took = 0
+        while stream.matched is None:
+            stream.push(ids[took])
+            took += 1
+        assert (took, stream.text) == (tokens, text)
+
+
+def test_min_tokens_count_for_byte_tokens_too(byte_fallback: Tokenizer) -> None:
+    stream = TextStream(byte_fallback, (), ["\n"], include_stop=False, skip_special=True)
+    for token in byte_tokens(b"\n\n"):
+        stream.push(token, match=False)
+    assert stream.matched is None
+    for token in [1, *byte_tokens(b"\n")]:
+        stream.push(token)
+    assert (stream.matched, stream.text) == ("\n", "\n\n hi")
 
 
 def test_the_prompts_end_decides_the_first_space(byte_fallback: Tokenizer) -> None:

@@ -20,6 +20,7 @@ from lora_host.regular_file import open_regular
 from lora_sdk.gguf.blocks import BlockArray
 
 MAX_NAME = 512
+MAX_HEADER = 8 << 20  # bytes: 60,000 tensors, a second to read
 
 # Type name -> NumPy type of the raw bytes. BF16 is the upper half of an FP32.
 RAW_TYPES: dict[str, np.dtype[Any]] = {
@@ -101,9 +102,11 @@ class Container:
         try:
             with open_regular(path) as file:
                 self._size = os.fstat(file.fileno()).st_size
-                start = 8 + int.from_bytes(file.read(8), "little")
+                header = int.from_bytes(file.read(8), "little")
+            if MAX_HEADER < header <= self._size:
+                raise self._error(f"its header has {header} bytes; expected {MAX_HEADER} at most")
             with safe_open(path, "numpy") as file:
-                self.entries = self._entries(file, start)
+                self.entries = self._entries(file, 8 + header)
         except OSError as error:
             raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
         except SafetensorError as error:

@@ -1,83 +1,68 @@
 """Streams text from tokens as deltas. No later token can change text that was already emitted.
 
-Held back are bytes of an incomplete UTF-8 character, and a suffix that may begin a stop string.
+Held back are bytes of an incomplete UTF-8 character, runs of byte tokens (`ByteFallback`), and a
+suffix that may begin a stop string.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lora_sdk.text.decoder_stages import RUN, begun
 from lora_sdk.text.tokenizer import Tokenizer
-
-_UNKNOWN = "\ufffd"  # what decoders emit for bytes that are not UTF-8
-_CONTEXT = 5  # prompt tokens that can affect the text of the first new token
 
 
 class Detokenizer:
-    """Turns tokens into text incrementally. The deltas joined are the text of all tokens."""
+    """Turns tokens into text incrementally. The deltas joined are the text of all tokens at once:
+    of the prompt's and these, without the characters that the prompt's tokens make whole."""
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: Sequence[int] = (), skip_special: bool = True
     ) -> None:
-        self._tokenizer = tokenizer
-        self._skip_special = skip_special
-        self._window = list(prompt[-_CONTEXT:])
+        self._decoding = tokenizer.decoding(skip_special)
+        self._state = self._decoding.start
+        for token in _context(tokenizer, prompt):
+            self._state, _ = self._decoding.push(self._state, token)
         # If the prompt ends in the middle of a character, its bytes are emitted with the token
         # that completes the character.
-        text = self._decode()
-        self.waiting = self._held(text)
-        """The number of characters at the end that are not whole yet."""
-        self._shown = len(text) - self.waiting
-        self._clean = len(self._window)
-        self._whole = tokenizer.joins_bytes and self._shown == len(text)
+        self._prompt = len(self._decoding.held(self._state, True))
 
     def push(self, token: int) -> str:
-        """The text that is final after `token`; "" while a character is incomplete."""
-        if self._whole:
-            delta = self._tokenizer.alone(token, self._skip_special)
-            if _UNKNOWN not in delta:
+        """The text that is final after `token`; "" while that is not sure."""
+        decoding = self._decoding
+        if self._state is decoding.rest and not self._prompt:
+            delta = decoding.plain.get(token)
+            if delta is not None:
                 return delta
-            self._window, self._shown, self._whole = [], 0, False
-        self._window.append(token)
-        text = self._decode()
-        ready = max(self._shown, len(text) - self._held(text))
-        delta = text[self._shown : ready]
-        self._shown, self.waiting = ready, len(text) - ready
-        if ready == len(text) and delta:
-            self._move_window()
+        self._state, delta = decoding.push(self._state, token)
+        if self._prompt:
+            cut = self._prompt
+            self._prompt -= min(cut, len(delta))
+            return delta[cut:]
         return delta
+
+    def held(self, whole: bool) -> str:
+        """The text that comes if no token follows. With `whole` without characters of which bytes
+        are missing. "" where a decoder needs all tokens at once, since this is for every token."""
+        return "" if self._decoding.at_the_end else self._ending(whole)
 
     def finish(self) -> str:
         """The text held back, with incomplete characters as U+FFFD."""
-        if self._whole:
-            return ""
-        text = self._decode()
-        delta = text[self._shown :]
-        self._shown, self.waiting = len(text), 0
+        delta = self._ending(False)
+        self._state, self._prompt = self._decoding.start, 0
         return delta
 
-    def _move_window(self) -> None:
-        """Keep only the tokens since the last character boundary as context, so that decoding
-        stays short. None are needed if the text is that of the tokens' bytes joined."""
-        self._whole = self._tokenizer.joins_bytes
-        if self._whole:
-            return
-        self._window = self._window[self._clean :]
-        self._clean = len(self._window)
-        if self._clean == 1:
-            self._shown = len(self._tokenizer.alone(self._window[0], self._skip_special))
-        else:
-            self._shown = len(self._decode())
+    def _ending(self, whole: bool) -> str:
+        return self._decoding.held(self._state, whole)[self._prompt :]
 
-    def _decode(self) -> str:
-        return self._tokenizer.decode(self._window, skip_special=self._skip_special)
 
-    def _held(self, text: str) -> int:
-        """The number of characters at the end that a later token may still change."""
-        trailing = len(text) - len(text.rstrip(_UNKNOWN))
-        # Byte-level decoders emit one U+FFFD for an incomplete character. Byte-fallback decoders
-        # emit one per byte, at most three.
-        return min(trailing, 3 if self._tokenizer.byte_fallback else 1)
+def _context(tokenizer: Tokenizer, prompt: Sequence[int]) -> Sequence[int]:
+    """The prompt's last tokens, which can affect the text of new ones."""
+    if len(prompt) <= RUN:
+        return prompt
+    last = prompt[-RUN:]
+    inside = (b"\x80" <= tokenizer.token_bytes(token) < b"\xc0" for token in last)  # a character
+    return last[next((place for place, one in enumerate(inside) if not one), 0) :]
 
 
 class TextPlaces:
@@ -91,11 +76,14 @@ class TextPlaces:
     def push(self, token: int) -> int:
         """The place of the next token, in characters. Where it goes on with a character, that
         character's; where it has no text, the end of the text so far."""
-        waiting, place = self._detokenizer.waiting, self._end
-        delta = self._detokenizer.push(token)
+        held, whole = (self._detokenizer.held(whole) for whole in (False, True))
+        end, delta = self._end, self._detokenizer.push(token)
         self._end += len(delta)
-        broken = len(delta) - len(delta.lstrip(_UNKNOWN))  # characters that it does not go on with
-        return place + min(waiting, broken)
+        if delta.startswith(held):  # an incomplete character stays one
+            return end + len(held)
+        if delta and not delta.startswith(whole):  # each byte is U+FFFD now, its own the last
+            return end + len(delta) - 1
+        return end + len(whole)
 
 
 class StopMatcher:
@@ -105,37 +93,34 @@ class StopMatcher:
         self._stops = tuple(stops)
         self._include = include
         self._held = ""
+        self._free = 0  # characters to come that no stop string may have
         self.matched: str | None = None
 
-    def push(self, text: str, match: bool = True) -> str:
-        """The text that can be emitted now. With `match` False all of it (min_tokens)."""
+    def push(self, text: str, match: bool = True, ahead: str = "") -> str:
+        """The text that can be emitted now. With `match` False all of it (min_tokens). `ahead`:
+        what comes next if the text ends here; a stop string that ends in it does so."""
         if self.matched is not None:
             return ""
-        held = self._held + text
         if not match:
-            self._held = ""
+            held, self._held, self._free = self._held + text, "", len(ahead)
             return held
-        found = [(held.find(stop), -len(stop), stop) for stop in self._stops if stop in held]
+        free = text[: self._free]
+        self._free -= len(free)
+        held = self._held + text[len(free) :]
+        text = held + ahead[self._free :]
+        found = [(text.find(stop), -len(stop), stop) for stop in self._stops if stop in text]
         if found:
             start, _, self.matched = min(found)
             self._held = ""
-            return held[: start + (len(self.matched) if self._include else 0)]
-        keep = self._partial_stop(held)
-        self._held = held[len(held) - keep :]
-        return held[: len(held) - keep]
+            return free + text[: start + (len(self.matched) if self._include else 0)]
+        kept = len(held) - begun(held, self._stops)
+        self._held = held[kept:]
+        return free + held[:kept]
 
     def finish(self) -> str:
         """The text held back, when generation ends without a stop string."""
         held, self._held = self._held, ""
         return held
-
-    def _partial_stop(self, text: str) -> int:
-        """Length of the longest suffix of `text` that is a prefix of a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-length:]) for stop in self._stops):
-                return length
-        return 0
 
 
 class TextStream:
@@ -170,7 +155,7 @@ class TextStream:
         """The text that can be emitted after `token`."""
         text = self._detokenizer.push(token)
         if self._stops:
-            text = self._matcher.push(text, match)
+            text = self._matcher.push(text, match, self._detokenizer.held(True))
             self.matched = self._matcher.matched
         self._deltas.append(text)
         return text

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.text.decoder_stages import byte_level_bytes, fallback_byte
+from lora_sdk.text.decoding import Decoding, decoders_of, stages_of
 from lora_sdk.text.panics import without_panic_reports
 from lora_sdk.text.tokenizer_files import one_line, tokenizer_files
 
-_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
-# How byte-level tokenizers write bytes: printable ones of Latin-1 as themselves, the others from
-# U+0100 on.
-_BYTE_LEVEL = {chr(byte): byte for byte in range(0x100) if byte not in _UNPRINTABLE}
-_BYTE_LEVEL |= {chr(0x100 + index): byte for index, byte in enumerate(_UNPRINTABLE)}
 _LONG = 1 << 12  # characters, a few milliseconds
 PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
 
@@ -32,13 +28,13 @@ class Tokenizer:
         self._backend = _load(self._files.path, self._files.definition())
         self._vocabulary = vocabulary
         self._config: dict[str, Any] | None = None
-        decoder = repr(self._backend.decoder)
-        self.byte_fallback = "ByteFallback" in decoder
-        # The text of tokens is that of their bytes joined. So a token of whole characters adds the
-        # same text in any context.
-        self.joins_bytes = decoder.startswith("ByteLevel(")
+        self._decoders = decoders_of(self._backend)
+        kinds = [one["type"] for one in self._decoders or ()]
+        self.byte_fallback = "ByteFallback" in kinds
+        self.joins_bytes = kinds == ["ByteLevel"]  # the text of tokens is that of their bytes
         self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
-        self._added = frozenset(self._backend.get_added_tokens_decoder())
+        self._added = self._backend.get_added_tokens_decoder()
+        self._decoding: dict[bool, Decoding] = {}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -87,10 +83,39 @@ class Tokenizer:
         try:
             text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
         except (OverflowError, TypeError) as error:
-            raise RequestError(f"token ids: {error}; expected integers from 0 on") from None
+            raise _not_an_id(error) from None
         except BaseException as error:
             raise self._broken("decode", error) from None
         return text
+
+    def decoding(self, skip_special: bool) -> Decoding:
+        """How texts of tokens arise one by one, as `decode` has them of all at once."""
+        found = self._decoding.get(skip_special)
+        if found is None:
+            found = self._decoding[skip_special] = Decoding(
+                stages_of(self._decoders, self._run), lambda token: self._piece(token, skip_special)
+            )
+        return found
+
+    def _run(self, decoder: Any, pieces: list[str]) -> str:
+        """One of the package's decoders, applied to pieces."""
+        try:
+            text: str = decoder.decode(pieces)
+        except BaseException as error:
+            raise self._broken("decode", error) from None
+        return text
+
+    def _piece(self, token: int, skip_special: bool) -> str | None:
+        """A token as the decoder gets it; None: it is left out."""
+        try:
+            piece: str | None = self._backend.id_to_token(token)
+        except (OverflowError, TypeError) as error:
+            raise _not_an_id(error) from None
+        return None if skip_special and piece in self._special else piece
+
+    @cached_property
+    def _special(self) -> frozenset[str]:
+        return frozenset(one.content for one in self._added.values() if one.special)
 
     def _broken(self, act: str, error: BaseException) -> BaseException:
         """The error of the package's own failure: bare Exception, or a panic, which is none."""
@@ -120,11 +145,11 @@ class Tokenizer:
             return b""
         if token in self._added:
             return piece.encode("utf-8")
-        if self.joins_bytes and all(letter in _BYTE_LEVEL for letter in piece):
-            return bytes(_BYTE_LEVEL[letter] for letter in piece)
+        if self.joins_bytes:
+            return byte_level_bytes(piece)
         if self.byte_fallback:
-            match = _FALLBACK.fullmatch(piece)
-            return bytes.fromhex(match.group(1)) if match else piece.replace("▁", " ").encode()
+            byte = fallback_byte(piece)
+            return bytes((byte,)) if byte is not None else piece.replace("▁", " ").encode()
         return self.token_text(token).encode("utf-8")
 
     @property
@@ -159,6 +184,10 @@ def _load(path: Path, definition: bytes) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
         raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
+
+
+def _not_an_id(error: Exception) -> RequestError:
+    return RequestError(f"token ids: {error}; expected integers from 0 on")
 
 
 def check_token_ids(ids: Sequence[int], vocabulary: int) -> list[int]:
