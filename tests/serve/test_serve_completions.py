@@ -257,8 +257,6 @@ def test_stop_and_bias(server: Served) -> None:
         ("stream_options", {"include_usage": True}),
         ("suffix", "tail"),
         ("max_tokens", 0),
-        ("temprature", 1),
-        ("temprature", None),
     ],
 )
 def test_a_bad_field_is_named(server: Served, field: str, value: object) -> None:

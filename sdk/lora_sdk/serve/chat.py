@@ -34,21 +34,38 @@ class TextPart(Fields):
     text: str
 
 
+class RefusalPart(Fields):
+    """What an assistant said instead of an answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        """Its text, as other parts have it."""
+        return self.refusal
+
+
+Part = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+
+
 class ChatMessage(Fields):
-    """One message."""
+    """One message, also as this server's and other answers have it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | list[Part] | None = None
+    refusal: str | None = None
     name: str | None = None
     tool_calls: list[CalledTool] | None = None
     tool_call_id: str | None = None
 
     def as_template(self) -> dict[str, Any]:
         """As chat templates know messages: content is one text, instructions are "system", and the
-        arguments of calls are objects. ApiError 400 where there is neither content nor a call."""
-        if self.content is None and not self.tool_calls:
+        arguments of calls are objects. An assistant may have said nothing; ApiError 400 where
+        another's message has no content."""
+        if self.content is None and self.role != "assistant":
             raise ApiError(400, "messages: a message has no content", param="messages")
-        content = self.content or ""
+        content = self.content or self.refusal or ""
         if not isinstance(content, str):
             content = "".join(part.text for part in content)
         role = "system" if self.role == "developer" else self.role
@@ -101,7 +118,7 @@ class ChatBody(SamplingFields):
             raise ApiError(400, "tool_choice needs tools", param="tool_choice")
         if forced and super().grammar() is not None:
             raise ApiError(400, "tool_choice and a grammar exclude each other", param="tool_choice")
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
 
 

@@ -56,7 +56,6 @@ class SamplingFields(GrammarFields):
     frequency_penalty: float = 0.0
     logit_bias: Annotated[dict[str, float], Field(max_length=4096)] = Field(default_factory=dict)
     max_tokens: int | None = None
-    user: str | None = None  # has no effect
     # vLLM's
     top_k: int = 0
     min_p: float = 0.0

@@ -83,6 +83,13 @@ class Settings:
         flags=("--otlp-traces-endpoint",),
         metavar="URL",
     )
+    strict: bool = option(
+        False, help="refuse fields of requests that are not known", flags=("--strict",)
+    )
+    log_level: str = option(
+        "info", help="least level of the log", flags=("--log-level",),
+        choices=("debug", "info", "warning", "error"),
+    )  # fmt: skip
     drain_timeout: float = option(
         30.0,
         help="seconds in which running requests may end once the server is stopped",

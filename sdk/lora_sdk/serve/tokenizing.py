@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from lora_host.errors import LoraError
 from lora_sdk.serve.body import Fields
@@ -11,6 +13,7 @@ from lora_sdk.serve.chat import ChatMessage, chat_tokens
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.logprobs import TokenNames
 from lora_sdk.serve.service import Service
+from lora_sdk.serve.tool_fields import Tool
 from lora_sdk.text.tokenizer import check_token_ids
 
 
@@ -20,6 +23,7 @@ class TokenizeBody(Fields):
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
+    tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     return_token_strs: bool = False
@@ -42,7 +46,9 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
     def encode() -> list[int]:
         if body.prompt is not None:
             return engine.tokenizer.encode(body.prompt, special=body.add_special_tokens)
-        return chat_tokens(engine, body.messages or [], body.add_generation_prompt)
+        return chat_tokens(
+            engine, body.messages or [], body.add_generation_prompt, body.tools or None
+        )
 
     try:
         tokens = await asyncio.to_thread(encode)
