@@ -85,6 +85,7 @@ class ChatBody(SamplingFields):
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     add_generation_prompt: bool = True
+    add_special_tokens: bool = False
     tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
     tool_choice: Literal["none", "auto", "required"] | NamedTool = "auto"
     parallel_tool_calls: bool = True
@@ -142,6 +143,8 @@ async def answer(service: Service, caller: Caller, body: ChatBody) -> dict[str, 
     more: dict[str, Any] = {}
     if body.prompt_logprobs is not None:
         more["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
+    if body.return_token_ids:
+        more["prompt_token_ids"] = list(result.prompt_token_ids)
     return prepared.heading.answer(
         [_choice(prepared, output) for output in result.outputs],
         usage=Usage(result.prompt_tokens, result.completion_tokens, result.cached_tokens).as_dict(),
@@ -166,12 +169,14 @@ async def stream(
             if delta.index not in texts:
                 texts[delta.index] = prepared.tool_text()
                 first = {"role": "assistant", "content": ""}
-                yield prepared.heading.answer([_chunk_choice(delta.index, first)], **more)
+                prompt = {"prompt_token_ids": prepared.job.tokens} if body.return_token_ids else {}
+                yield prepared.heading.answer([_chunk_choice(delta.index, first)], **more, **prompt)
             usage.completion += delta.token_id is not None
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()
             choice = _delta_choice(prepared, delta, texts[delta.index])
-            if choice["delta"] or choice["logprobs"] or delta.finish_reason:
+            told = choice["delta"] or choice["logprobs"] or body.return_token_ids
+            if told or delta.finish_reason:
                 yield prepared.heading.answer([choice], **more)
     if options is not None and options.include_usage:
         yield prepared.heading.answer([], usage=usage.as_dict())
@@ -182,9 +187,11 @@ def chat_tokens(
     messages: list[ChatMessage],
     add_generation_prompt: bool = True,
     tools: list[Tool] | None = None,
+    special: bool = False,
 ) -> list[int]:
-    """The prompt that the model's template makes of the messages. ApiError 400 where the model has
-    no template or it refuses them."""
+    """The prompt that the model's template makes of the messages; with `special` also the special
+    tokens that the tokenizer adds, which most templates write themselves. ApiError 400 where the
+    model has no template or it refuses them."""
     try:
         text = render(
             _template(engine),
@@ -193,7 +200,7 @@ def chat_tokens(
             add_generation_prompt,
             [tool.as_template() for tool in tools] if tools else None,
         )
-        return engine.tokenizer.encode(text, special=False)  # the template wrote BOS itself
+        return engine.tokenizer.encode(text, special=special)
     except LoraError as error:
         raise from_engine(error) from None
 
@@ -240,8 +247,10 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
         body.messages,
         body.add_generation_prompt,
         body.tools if body.offers_tools else None,
+        body.add_special_tokens,
     )
     wanted = body.wanted if limit is None else ("max_completion_tokens", limit)
+    tokens = service.truncated(tokens, body.truncate_prompt_tokens, wanted[1])
     service.check_length(len(tokens), wanted, "messages")
     return _Prepared(
         body,
@@ -259,9 +268,11 @@ def _choice(prepared: _Prepared, output: Output) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if calls:
         message |= {"content": content or None, "tool_calls": [call.as_dict() for call in calls]}
+    ids = {"token_ids": list(output.token_ids)} if prepared.body.return_token_ids else {}
     return {
         "index": output.index,
         "message": message,
+        **ids,
         "logprobs": logprobs,
         "finish_reason": _reason(text, output.finish_reason),
         "stop_reason": output.stop_reason,
@@ -292,6 +303,8 @@ def _delta_choice(prepared: _Prepared, delta: Delta, text: ToolText) -> dict[str
     if delta.logprobs is not None:
         choice["logprobs"] = prepared.names.chat([delta.logprobs])
     choice["finish_reason"] = _reason(text, delta.finish_reason)
+    if prepared.body.return_token_ids:
+        choice["token_ids"] = [] if delta.token_id is None else [delta.token_id]
     if delta.finish_reason is not None:
         choice["stop_reason"] = delta.stop_reason
     return choice

@@ -74,8 +74,6 @@ _REFUSED = {
     "top_logprobs": _Asking("use /v1/chat/completions"),
     "text": _Asking("use /v1/chat/completions for a format", _asks_for_form),
     # vLLM's
-    "add_special_tokens": _Asking("the chat template writes special tokens"),
-    "allowed_token_ids": _Asking("not supported", _always),
     "chat_template": _Asking("the model's own template is used"),
     "chat_template_kwargs": _Asking("not supported"),
     "continue_final_message": _Asking("not supported"),
@@ -88,8 +86,6 @@ _REFUSED = {
     "load_inplace": _Asking("unload the adapter first"),
     "logits_processors": _Asking("not supported"),
     "mm_processor_kwargs": _Asking("the model reads text alone"),
-    "return_token_ids": _Asking("not supported"),
-    "truncate_prompt_tokens": _Asking("not supported", _always),
     "vllm_xargs": _Asking("not supported"),
 }
 

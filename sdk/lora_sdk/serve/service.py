@@ -173,14 +173,30 @@ class Service:
             raise ApiError(400, "the prompt is empty; expected at least one token", param=prompt)
         field, new = wanted
         if tokens > context:
-            message, field = f"the prompt has {tokens} tokens, the context {context}", prompt
-            message += "; shorten it"
+            message, field = f"your {prompt} resulted in {tokens} tokens; shorten it", prompt
         elif tokens + (new or 0) > context:
-            message = f"{field} is {new}, the prompt has {tokens} tokens, the context {context}; "
-            message += f"ask for at most {context - tokens}"
+            message = (
+                f"you requested {tokens + (new or 0)} tokens ({tokens} in the {prompt}, {new} in "
+                f"the completion); ask for at most {context - tokens} new ones"
+            )
         else:
             return
+        # Libraries know this error by OpenAI's words.
+        message = f"This model's maximum context length is {context} tokens. However, {message}"
         raise ApiError(400, message, param=field, code="context_length_exceeded")
+
+    def truncated(self, tokens: list[int], keep: int | None, new: int | None) -> list[int]:
+        """The last `keep` tokens of a prompt, all if None; -1: as many as the context leaves beside
+        `new` ones. ApiError 400 for a number that the context has no room for."""
+        context = self.engine.context
+        if keep is None:
+            return tokens
+        if keep == 0 or keep > context:
+            raise ApiError(
+                400, f"truncate_prompt_tokens is {keep}; expected -1 or 1 to {context}",
+                param="truncate_prompt_tokens",
+            )  # fmt: skip
+        return tokens[-(max(1, context - (new or 1)) if keep == -1 else keep) :]
 
 
 def _traces(settings: Settings) -> Traces | None:

@@ -18,13 +18,14 @@ from lora_sdk.text.tokenizer import check_token_ids
 
 
 class TokenizeBody(Fields):
-    """A text, or the messages of a chat."""
+    """A text, or the messages of a chat. The tokenizer's special tokens are added to a text alone,
+    unless `add_special_tokens` says otherwise."""
 
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
-    add_special_tokens: bool = True
+    add_special_tokens: bool | None = None
     add_generation_prompt: bool = True
     return_token_strs: bool = False
 
@@ -45,9 +46,15 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
 
     def encode() -> list[int]:
         if body.prompt is not None:
-            return engine.tokenizer.encode(body.prompt, special=body.add_special_tokens)
+            return engine.tokenizer.encode(
+                body.prompt, special=body.add_special_tokens is not False
+            )
         return chat_tokens(
-            engine, body.messages or [], body.add_generation_prompt, body.tools or None
+            engine,
+            body.messages or [],
+            body.add_generation_prompt,
+            body.tools or None,
+            bool(body.add_special_tokens),
         )
 
     try:
