@@ -92,8 +92,8 @@ TEMPLATES = (
     ("a slow codec", "{{ ('a' * 1000000).encode('punycode') }}", "the codec 'punycode'"),
     ("an indent of JSON", "{{ [[1]]|tojson(indent=1000000000) }}", "an indent of 1000000000"),
     ("an indent of JSON by a text", "{{ [[1]]|tojson(indent=' ' * 1000000) }}", "an indent of"),
-    ("separators of JSON", "{% set s = 'a' * 1000000 %}{{ range(9999)|list|tojson(separators=(s, s))"
-     " }}", _COSTS),
+    ("separators of JSON", "{% set s = 'a' * 1000000 %}{{ range(9999)|list|tojson(separators="
+     "(s, s)) }}", _COSTS),
     ("text in {% generation %}", "{% for i in range(99999) %}{% generation %}" + "x" * 100_000
      + "{% endgeneration %}{% endfor %}", _COSTS),
     ("doubles in {% generation %}", "{% set ns = namespace(x='a') %}{% for i in range(60) %}"

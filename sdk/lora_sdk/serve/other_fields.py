@@ -16,9 +16,9 @@ NO_EFFECT = frozenset(
     (
         # OpenAI's, of requests: of its own storage, billing and speed, and hints to its own models
         *("store", "metadata", "service_tier", "user", "safety_identifier", "prediction"),
-        *("prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "verbosity"),
+        *("prompt_cache_key", "prompt_cache_retention", "verbosity"),
         # of messages, parts and calls, as answers have them and libraries append them
-        *("id", "index", "annotations", "cache_control", "reasoning_content", "reasoning"),
+        *("id", "index", "annotations", "cache_control", "reasoning"),
         *("provider_specific_fields", "thinking_blocks"),
         # vLLM's
         *("priority", "request_id", "guided_decoding_backend", "spaces_between_special_tokens"),
@@ -75,8 +75,6 @@ _REFUSED = {
     "text": _Asking("use /v1/chat/completions for a format", _asks_for_form),
     # vLLM's
     "chat_template": _Asking("the model's own template is used"),
-    "chat_template_kwargs": _Asking("not supported"),
-    "continue_final_message": _Asking("not supported"),
     "documents": _Asking("put them into the messages"),
     "echo": _Asking("use /v1/completions"),
     "guided_whitespace_pattern": _Asking("JSON is written without white space"),

@@ -45,6 +45,12 @@ class InputItem(Fields):
         return {"role": self.role, "content": content}
 
 
+class Reasoning(Fields):
+    """How much to think, for templates that know `reasoning_effort`."""
+
+    effort: Annotated[str, Field(max_length=32)] | None = None
+
+
 class ResponseBody(StreamedFields):
     """The request."""
 
@@ -54,6 +60,7 @@ class ResponseBody(StreamedFields):
     max_output_tokens: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
+    reasoning: Reasoning | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] = Field(default_factory=dict)
     seed: int | None = None  # not OpenAI's; the same text again
 
@@ -73,6 +80,7 @@ class ResponseBody(StreamedFields):
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
+            "reasoning_effort": None if self.reasoning is None else self.reasoning.effort,
             "stream": self.stream,
         }
         if self.stream:

@@ -7,9 +7,10 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lora_host.errors import AdapterError, LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
@@ -19,6 +20,7 @@ from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.serve.lifecycle import Lifecycle
 from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
+from lora_sdk.text.chat import find_template, read_template
 
 if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
@@ -58,6 +60,9 @@ class Service:
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
+        self._template = None
+        if settings.chat_template is not None:
+            self._template = read_template(Path(settings.chat_template))
         self._backend: Backend | None = None
         self._compiler: Compiler | None = None
         self.adapters: list[str] = []
@@ -138,6 +143,18 @@ class Service:
             return None
         assert self._compiler is not None  # ready
         return await self._compiler.constraint(*found, sequences)
+
+    def chat_template(self, tools: bool) -> str:
+        """The chat template, that for tools where the model has two. ApiError 400 for none."""
+        if self._template is not None:
+            return self._template
+        try:
+            return find_template(self.engine.model_path, self.engine.tokenizer, tools)
+        except ModelError:
+            raise ApiError(
+                400, "the model has no chat template; use /v1/completions, or start the server "
+                "with --chat-template", param="messages",
+            ) from None  # fmt: skip
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""

@@ -83,6 +83,14 @@ class Settings:
         flags=("--otlp-traces-endpoint",),
         metavar="URL",
     )
+    chat_template: str | None = option(
+        None, help="file with the chat template", unset="the model's", flags=("--chat-template",),
+        metavar="FILE",
+    )  # fmt: skip
+    reasoning_parser: str = option(
+        "auto", help="how thoughts are found in a text; auto: as the chat template has them",
+        flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),
+    )  # fmt: skip
     strict: bool = option(
         False, help="refuse fields of requests that are not known", flags=("--strict",)
     )

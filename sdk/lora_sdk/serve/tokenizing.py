@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from lora_host.errors import LoraError
 from lora_sdk.serve.body import Fields
-from lora_sdk.serve.chat import ChatMessage, chat_tokens
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.logprobs import TokenNames
+from lora_sdk.serve.messages import ChatMessage, TemplateFields, chat_prompt
 from lora_sdk.serve.service import Service
-from lora_sdk.serve.tool_fields import Tool
 from lora_sdk.text.tokenizer import check_token_ids
 
 
-class TokenizeBody(Fields):
+class TokenizeBody(TemplateFields):
     """A text, or the messages of a chat. The tokenizer's special tokens are added to a text alone,
     unless `add_special_tokens` says otherwise."""
 
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
-    tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
-    add_special_tokens: bool | None = None
-    add_generation_prompt: bool = True
     return_token_strs: bool = False
 
 
@@ -49,13 +43,7 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
             return engine.tokenizer.encode(
                 body.prompt, special=body.add_special_tokens is not False
             )
-        return chat_tokens(
-            engine,
-            body.messages or [],
-            body.add_generation_prompt,
-            body.tools or None,
-            bool(body.add_special_tokens),
-        )
+        return chat_prompt(service, body.messages or [], body, body.tools).tokens
 
     try:
         tokens = await asyncio.to_thread(encode)
