@@ -84,6 +84,12 @@ class Served:
         is_json = headers.get("content-type", "").startswith("application/json")
         return Reply(got.status, headers, json.loads(raw) if is_json else raw.decode())
 
+    def engine_tokens(self, messages: list[Any], tools: list[Any] | None = None) -> int:
+        """Tokens of the prompt that `/tokenize` makes of messages, and of tools where they are
+        given."""
+        more = {} if tools is None else {"tools": tools}
+        return int(self.post("/tokenize", {"messages": messages, **more}).body["count"])
+
     def settled(self) -> bool:
         """Whether no request holds resources on the boards."""
         gate = self.service.gate

@@ -18,6 +18,11 @@ def _doubling(step: str, start: str = "'a'") -> str:
     )
 
 
+def _doubled_namespaces(use: str) -> str:
+    """Sixty levels, each with the one below twice."""
+    return _doubling("namespace(a=ns.x, b=ns.x)", "namespace()").removesuffix("{{ ns.x }}") + use
+
+
 TEMPLATES = (
     ("repeats a text", "{{ 'a' * 20000000000 }}", _COSTS),
     ("repeats a text to itself", "{% set x = 'a' * 20000000000 %}", _COSTS),
@@ -36,7 +41,18 @@ TEMPLATES = (
     ("nests lists", _doubling("[ns.x, ns.x]", "[]"), _COSTS),
     ("nests objects", _doubling("{'a': ns.x, 'b': ns.x}", "{}"), _COSTS),
     ("nests dict()", _doubling("dict(a=ns.x, b=ns.x)", "{}"), _COSTS),
-    ("a namespace in itself", "{% set ns = namespace() %}{% set ns.a = [ns] %}", "a namespace in"),
+    ("a namespace in itself", "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a }}",
+     "a namespace as text"),
+    *((f"namespaces in namespaces as {how}", _doubled_namespaces(use), "a namespace as text")
+      for how, use in (
+          ("text", "{{ [ns.x] }}"), ("%", "{{ '%s' % ns.x }}"), (".format",
+          "{{ '{}'.format([ns.x]) }}"), ("|upper", "{{ ns.x|upper }}"), ("|join",
+          "{{ [ns.x]|join }}"), ("|string", "{{ [ns.x]|map('string')|list }}"), ("an error",
+          "{{ raise_exception([ns.x]) }}"), ("a missing key", "{{ messages[(ns.x,)].a }}"),
+          ("|replace", "{{ ns.x|replace('a', 'b') }}"), ("~", "{{ 'a' ~ ns.x }}"))),
+    ("namespaces in namespaces as JSON", _doubled_namespaces("{{ [ns.x]|tojson }}"),
+     "not JSON serializable"),
+    ("a name with an underscore", "{% set ns = namespace(_a=1) %}", "a namespace holds no '_a'"),
     ("a namespace as text", "{% set ns = namespace() %}{{ ns }}", "a namespace as text"),
     ("|center", "{{ 'a'|center(10000000000) }}", _COSTS),
     (".center", "{{ 'a'.center(10000000000) }}", _COSTS),
@@ -75,6 +91,13 @@ TEMPLATES = (
      _COSTS),
     ("a slow codec", "{{ ('a' * 1000000).encode('punycode') }}", "the codec 'punycode'"),
     ("an indent of JSON", "{{ [[1]]|tojson(indent=1000000000) }}", "an indent of 1000000000"),
+    ("an indent of JSON by a text", "{{ [[1]]|tojson(indent=' ' * 1000000) }}", "an indent of"),
+    ("separators of JSON", "{% set s = 'a' * 1000000 %}{{ range(9999)|list|tojson(separators="
+     "(s, s)) }}", _COSTS),
+    ("text in {% generation %}", "{% for i in range(99999) %}{% generation %}" + "x" * 100_000
+     + "{% endgeneration %}{% endfor %}", _COSTS),
+    ("doubles in {% generation %}", "{% set ns = namespace(x='a') %}{% for i in range(60) %}"
+     "{% generation %}{% set ns.x = ns.x ~ ns.x %}{% endgeneration %}{% endfor %}", _COSTS),
     ("a long number", "{{ ('9' * 4000000)|int }}", _COSTS),
     ("parentheses", "{{ " + "(" * 50_000 + "1" + ")" * 50_000 + " }}", "recursion"),
     ("nested blocks", "{% if 1 %}" * 3000 + "{% endif %}" * 3000, "recursion"),

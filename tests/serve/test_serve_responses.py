@@ -47,6 +47,17 @@ def test_an_earlier_answer_goes_on(server: Served) -> None:
     assert got.output_text == server.engine.chat(history, SamplingParams(max_tokens=20)).text
 
 
+def test_fields_that_change_nothing(server: Served) -> None:
+    more = {
+        "store": True, "service_tier": "flex", "reasoning": {"effort": "low"}, "tools": [],
+        "truncation": "auto", "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k",
+        "text": {"format": {"type": "text"}, "verbosity": "low"}, "parallel_tool_calls": True,
+        "tool_choice": "auto", "previous_response_id": None, "background": False,
+    }  # fmt: skip
+    got = server.client().responses.create(**PARAMS, extra_body=more)
+    assert got.output_text == server.client().responses.create(**PARAMS).output_text
+
+
 def test_streamed_events(server: Served) -> None:
     server.client().responses.create(**PARAMS)
     whole = server.client().responses.create(**PARAMS)
@@ -79,10 +90,12 @@ def test_a_text_that_ends_by_itself_is_completed(server: Served) -> None:
     [
         ("input", {"input": []}),
         ("input", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
-        ("store", {"store": True}),
         ("max_output_tokens", {"max_output_tokens": 0}),
         ("temperature", {"temperature": -1}),
         ("previous_response_id", {"previous_response_id": "resp_1"}),
+        ("background", {"background": True}),
+        ("text", {"text": {"format": {"type": "json_object"}}}),
+        ("include", {"include": ["message.output_text.logprobs"]}),
         ("tools", {"tools": [{"type": "web_search"}]}),
     ],
 )

@@ -189,7 +189,7 @@ def test_the_prompt_holds_tools_calls_and_results(family: tuple[str, Served]) ->
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "no"}}}),
         ("tool_choice", {"tool_choice": "sometimes"}),
         ("tool_choice", {"tool_choice": "required", "guided_regex": "a"}),
-        ("messages", {"messages": [{"role": "assistant"}]}),
+        ("messages", {"messages": [{"role": "tool", "tool_call_id": "a"}]}),
         ("messages", {"messages": [{"role": "assistant", "tool_calls": [
             {"id": "a", "function": {"name": "b", "arguments": "["}}]}]}),
     ],

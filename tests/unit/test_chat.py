@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,36 @@ def test_blocks_are_trimmed_and_json_is_not_escaped(tokenizer: Tokenizer) -> Non
     system = '{"role": "system", "content": "be <b>kind</b> & é"}'
     assert text == system + '\n{"role": "user", "content": " hi "}\n'
     assert render(BLOCKS, MESSAGES, tokenizer, True).endswith("\n<user>\n")
+
+
+JSON: list[tuple[str, dict[str, Any]]] = [
+    ("", {"ensure_ascii": False}),
+    ("ensure_ascii=true", {}),
+    ("true", {}),
+    ("ensure_ascii=False, indent=2", {"ensure_ascii": False, "indent": 2}),
+    ("indent='\t'", {"ensure_ascii": False, "indent": "\t"}),
+    ("separators=(',', ':')", {"ensure_ascii": False, "separators": (",", ":")}),
+    ("sort_keys=true", {"ensure_ascii": False, "sort_keys": True}),
+    ("false, 1, (', ', ' : '), true",
+     {"ensure_ascii": False, "indent": 1, "separators": (", ", " : "), "sort_keys": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "same"), JSON)
+def test_json_has_the_arguments_of_pythons(
+    arguments: str, same: dict[str, Any], tokenizer: Tokenizer
+) -> None:
+    value = {"b": ["<é>", 1.5, None, {"z": True, "a": []}], "a": {}, "role": "x"}
+    text = render("{{ messages[0]|tojson(" + arguments + ") }}", [value], tokenizer, True)
+    assert text == json.dumps({**value, "b": ["<é>", 1.5, None, {"z": True, "a": []}]}, **same)
+
+
+def test_generation_is_a_scope_around_its_text(tokenizer: Tokenizer) -> None:
+    template = (
+        "{% set x = 1 %}{% for m in messages %}\n{% generation %}\n{{ m.content }}{% set x = 2 %}\n"
+        "{% endgeneration %}\n{{ x }}{% endfor %}"
+    )
+    assert render(template, MESSAGES, tokenizer, True) == "be <b>kind</b> & é1 hi 1"
 
 
 def test_a_template_may_refuse(tokenizer: Tokenizer) -> None:

@@ -30,6 +30,11 @@ ORDINARY = (
     "{{ 'Q: %s' % messages[0].content.strip()|upper|replace('E', '3') }}{{ 2 ** 8 }}{{ 7 // 2 }}",
     "{% set x %}{% for m in messages %}{% if m.role == 'a' %}{% break %}{% endif %}{{ m.role }}"
     "{% endfor %}{% endset %}{{ x|indent(4, true) }}{{ bos_token.join(['a', 'b']) }}",
+    "{% set ns = namespace(all=[]) %}{% for m in messages %}{% set one = namespace(role=m.role) %}"
+    "{% set one.text = m.content %}{% set ns.all = ns.all + [one] %}{% endfor %}{% for one in "
+    "ns.all if one.role == 'a' %}{{ one.text }}{% endfor %}{{ ns.all|length }}"
+    "{{ ns.all[0] in ns.all }}"
+    "{{ ns.all|map(attribute='role')|unique|join }}{{ (ns.all|selectattr('role')|first).text }}",
     "{{ '-'.join({'a': 1}.keys()) }}{{ '-'.join(['a']|map('upper')) }}{{ 'a' in 'abc' }}",
 )  # fmt: skip
 

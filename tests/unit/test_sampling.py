@@ -58,6 +58,14 @@ def test_bias_and_forbidden_words() -> None:
     assert choose(values, words=((2, 0),), output=(2,)) == 1
 
 
+def test_allowed_token_ids_forbid_the_others() -> None:
+    values = logits(2.0, 1.0, 0.0)
+    assert choose(values, allowed_token_ids=(1, 2)) == 1
+    assert choose(values, allowed_token_ids=(1, 2), logit_bias={2: 5.0}) == 2
+    with pytest.raises(RequestError, match="allowed_token_ids: token id 3 is outside"):
+        choose(values, allowed_token_ids=(3,))
+
+
 def test_min_tokens_forbids_the_end() -> None:
     values = logits(2.0, 1.0)
     assert choose(values, min_tokens=2, output=(1,), end_tokens=(0,)) == 1

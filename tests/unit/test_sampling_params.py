@@ -50,6 +50,8 @@ def test_default_is_greedy_and_needs_no_logits() -> None:
         ("temperature", 1e300),
         ("temperature", 10**400),
         ("stop_token_ids", [-4]),
+        ("allowed_token_ids", [-4]),
+        ("allowed_token_ids", 5),
         ("logprobs", -1),
         ("prompt_logprobs", 1001),
         ("logprobs_mode", "cooked"),
@@ -75,6 +77,7 @@ def test_a_bad_value_is_named(field: str, value: Any) -> None:
         ("bad_words", ["x"]),
         ("logprobs", 0),
         ("min_tokens", 2),
+        ("allowed_token_ids", [7]),
         ("allowed_tokens", lambda tokens: None),
     ],
 )

@@ -123,6 +123,9 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = option(
         (), help="token ids that end generation, besides the model's end-of-text"
     )
+    allowed_token_ids: Sequence[int] = option(
+        (), help="each new token is one of these ids", unset="all"
+    )
     ignore_eos: bool = option(
         False, help="continue after the model's end-of-text token", flags=("--ignore-eos",)
     )
@@ -157,7 +160,7 @@ class SamplingParams:
     )
 
     def __post_init__(self) -> None:
-        for name in ("stop", "bad_words", "stop_token_ids"):
+        for name in ("stop", "bad_words", "stop_token_ids", "allowed_token_ids"):
             object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
         if not isinstance(self.logit_bias, Mapping):
             raise _refused("logit_bias", self.logit_bias, "a mapping of token ids to numbers")
@@ -192,6 +195,7 @@ class SamplingParams:
             or bool(self.bad_words)
             or self.logprobs is not None
             or self.min_tokens > 0
+            or bool(self.allowed_token_ids)
             or self.allowed_tokens is not None
         )
 
@@ -230,9 +234,10 @@ def _check(p: SamplingParams) -> None:
     if p.max_tokens is not None and p.min_tokens > p.max_tokens:
         expected = f"at most the max number of new tokens, {p.max_tokens}"
         raise _refused("min_tokens", p.min_tokens, expected)
-    for token in p.stop_token_ids:
-        if token < 0:
-            raise _refused("stop_token_ids", token, "token ids, integers of at least 0")
+    for name in ("stop_token_ids", "allowed_token_ids"):
+        for token in getattr(p, name):
+            if token < 0:
+                raise _refused(name, token, "token ids, integers of at least 0")
     for token, bias in p.logit_bias.items():
         if not is_integer(token) or token < 0 or not is_real(bias) or abs(bias) > MAX_BIAS:
             expected = f"token ids with numbers from {-MAX_BIAS:g} to {MAX_BIAS:g}"

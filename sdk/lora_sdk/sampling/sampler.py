@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +36,19 @@ class Sampler:
     bad_words: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("logit_bias", "stop_token_ids"):
+        for name in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
             for token in getattr(self.params, name):
                 if token >= self.vocabulary:
                     raise RequestError(
                         f"{name}: token id {token} is outside the vocabulary of {self.vocabulary}"
                     )
+
+    @cached_property
+    def _allowed(self) -> NDArray[np.bool_]:
+        """The mask [V] of allowed_token_ids."""
+        mask = np.zeros(self.vocabulary, dtype=np.bool_)
+        mask[list(self.params.allowed_token_ids)] = True
+        return mask
 
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
@@ -110,6 +118,8 @@ class Sampler:
         penalties.forbid_bad_words(processed, self.bad_words, output)
         if len(output) < params.min_tokens:
             processed[sorted(self.end_tokens)] = -np.inf
+        if params.allowed_token_ids:
+            processed[~self._allowed] = -np.inf
         if params.allowed_tokens is not None:
             allowed = params.allowed_tokens(tuple(output))
             if allowed is not None:

@@ -82,14 +82,12 @@ def _add_state(app: FastAPI, service: Service) -> None:
         service.adapter_of(name)
         return json_reply(next(one for one in service.models() if one["id"] == name))
 
-    app.add_api_route("/", page)
-    app.add_api_route("/status", told)
-    app.add_api_route("/health", health)
-    app.add_api_route("/ready", ready)
-    app.add_api_route("/version", released)
-    app.add_api_route("/metrics", metrics)
-    app.add_api_route("/v1/models", models)
-    app.add_api_route("/v1/models/{name:path}", model)
+    routes: dict[str, Callable[..., Coroutine[Any, Any, Response]]] = {
+        "/": page, "/status": told, "/health": health, "/ready": ready, "/version": released,
+        "/metrics": metrics, "/v1/models": models, "/v1/models/{name:path}": model,
+    }  # fmt: skip
+    for path, route in routes.items():
+        app.add_api_route(path, route, methods=["GET", "HEAD"])
 
 
 def _add_generation(

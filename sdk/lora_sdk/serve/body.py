@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 from starlette.requests import ClientDisconnect
 
 from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.other_fields import admitted, why_refused
 from lora_sdk.serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,17 +24,22 @@ _DISCARDED = 16  # times max_body that are read and dropped, so that the client 
 
 
 class Fields(BaseModel):
-    """A JSON object of known, typed fields; null stands for a field that is not given."""
+    """A JSON object of known, typed fields; null stands for a field that is not given. What becomes
+    of others is `other_fields`' rule; with a context {"strict": True}, unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, value: Any) -> Any:
+    def _admit(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, dict):
             return value
-        known = cls.model_fields
-        return {k: v for k, v in value.items() if v is not None or k not in known}
+        return admitted(value, _names(cls), bool((info.context or {}).get("strict")))
+
+
+@cache
+def _names(kind: type[Fields]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in kind.model_fields.items())
 
 
 class StreamedFields(Fields):
@@ -55,7 +62,7 @@ async def read_body(request: Request, settings: Settings, kind: type[Body]) -> B
         raise ApiError(408, f"the body did not arrive within {settings.body_timeout:g} s") from None
     except ClientDisconnect:
         raise ClientGone from None
-    return parse(kind, _json(raw))
+    return parse(kind, _json(raw), settings.strict)
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -95,12 +102,12 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)  # NaN and Infinity are Python's own, not JSON
 
 
-def parse(kind: type[Body], value: Any) -> Body:
-    """`value` as `kind`; ApiError 400 names the field."""
+def parse(kind: type[Body], value: Any, strict: bool = False) -> Body:
+    """`value` as `kind`; ApiError 400 names the field. `strict`: unknown fields are refused."""
     if not isinstance(value, dict):
         raise ApiError(400, "the body is not a JSON object")
     try:
-        return kind.model_validate(value)
+        return kind.model_validate(value, context={"strict": strict})
     except ValidationError as error:
         raise _field_error(error, value) from None
     except RecursionError:
@@ -110,11 +117,13 @@ def parse(kind: type[Body], value: Any) -> Body:
 def _field_error(error: ValidationError, value: dict[str, Any]) -> ApiError:
     """The first field at fault. A field of several types has an error for each of them."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    name = str(found[0]["loc"][0]) if found[0]["loc"] else None
-    path = _path(found[0], value)
-    if found[0]["type"] == "extra_forbidden":
-        return ApiError(400, f"{path:.200}: unknown field", param=f"{name:.200}")
-    reasons = dict.fromkeys(e["msg"] for e in found if e["loc"][:1] == found[0]["loc"][:1])
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    name = str(first["loc"][0]) if first["loc"] else None
+    path = _path(first, value)
+    if first["type"] == "extra_forbidden":
+        why = why_refused(str(first["loc"][-1]))
+        return ApiError(400, f"{path:.200}: {why}", param=f"{name:.200}")
+    reasons = dict.fromkeys(e["msg"] for e in found if e["loc"][:1] == first["loc"][:1])
     message = "; ".join(reasons).replace("Input should be", "expected")
     return ApiError(400, f"{path:.200}: {message:.300}", param=name)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -31,7 +31,6 @@ class CompletionBody(SamplingFields):
     prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
-    suffix: Literal[""] | None = None
     add_special_tokens: bool = True
 
     def check(self) -> None:
@@ -121,7 +120,8 @@ async def stream(
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()
             choice = choices.chunk(job, delta)
-            if choice["text"] or choice["logprobs"] or delta.finish_reason:
+            told = choice["text"] or choice["logprobs"] or body.return_token_ids
+            if told or delta.finish_reason:
                 yield prepared.heading.answer([choice], **more)
     if options is not None and options.include_usage:
         yield prepared.heading.answer([], usage=usage.as_dict())
@@ -153,10 +153,16 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
     except LoraError as error:
         raise from_engine(error, "prompt") from None
+    new, keep = body.wanted[1], body.truncate_prompt_tokens
+    whole, encoded = encoded, [service.truncated(one, keep, new) for one in encoded]
     for one in encoded:
         service.check_length(len(one), body.wanted)
+    shown = [
+        prompt if len(one) == len(all_of_it) else one
+        for prompt, one, all_of_it in zip(prompts, encoded, whole, strict=True)
+    ]
     echoes = await asyncio.to_thread(
-        lambda: [_echo(engine.tokenizer, body, *one) for one in zip(prompts, encoded, strict=True)]
+        lambda: [_echo(engine.tokenizer, body, *one) for one in zip(shown, encoded, strict=True)]
     )
     return _Prepared(
         body,
@@ -177,7 +183,7 @@ def _echo(
         text = prompt
         added = tokenizer.begins_with if body.add_special_tokens else ()
     else:
-        text, added = tokenizer.decode(prompt), None
+        text, added = tokenizer.decode(prompt, skip_special=False), ()
     offsets = [] if body.logprobs is None else echo_offsets(tokenizer, tokens, text, added)
     return _Echo(text, offsets)
 
@@ -208,6 +214,9 @@ def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> di
             entries = [*(result.prompt_logprobs or ()), *entries]
         offsets = prepared.echoes[job].offsets
         choice["logprobs"] = prepared.logprobs(job).part(tokens, entries, offsets)
+    if body.return_token_ids:
+        choice["prompt_token_ids"] = list(result.prompt_token_ids)
+        choice["token_ids"] = [] if prepared.scored else list(output.token_ids)
     if body.prompt_logprobs is not None:
         choice["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
     return choice
@@ -231,8 +240,13 @@ class _Choices:
         tokens: list[int] = []
         entries: list[PositionLogprobs | None] = []
         offsets: Sequence[int] = ()
+        ids: dict[str, Any] = {}
+        if body.return_token_ids:
+            ids["token_ids"] = [] if delta.token_id is None or prepared.scored else [delta.token_id]
         if number not in self._parts:
             self._parts[number] = prepared.logprobs(job)
+            if body.return_token_ids:
+                ids["prompt_token_ids"] = list(prepared.jobs[job].tokens)
             if body.echo:
                 text = prepared.echoes[job].text + text
                 entries += self._prompts.get(job, ())
@@ -247,4 +261,5 @@ class _Choices:
             "logprobs": self._parts[number].part(tokens, entries, offsets) if tokens else None,
             "finish_reason": prepared.finish(delta.finish_reason),
             "stop_reason": None if prepared.scored else delta.stop_reason,
+            **ids,
         }

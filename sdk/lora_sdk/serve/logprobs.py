@@ -61,13 +61,12 @@ class TokenNames:
 
 
 def echo_offsets(
-    tokenizer: Tokenizer, tokens: Sequence[int], text: str, added: Sequence[int] | None
+    tokenizer: Tokenizer, tokens: Sequence[int], text: str, added: Sequence[int]
 ) -> list[int]:
     """Where the tokens of a prompt begin in the `text` that echo shows. `added`: the special tokens
-    that are not in a prompt given as text, which shows all others; None where the prompt was given
-    as tokens, whose text shows none."""
-    skipped = len(added or ())
-    places = TextPlaces(Detokenizer(tokenizer, skip_special=added is None))
+    that are not in a prompt given as text, which shows all others, as one given as tokens does."""
+    skipped = len(added)
+    places = TextPlaces(Detokenizer(tokenizer, skip_special=False))
     offsets = [0] * skipped + [places.push(token) for token in tokens[skipped:]]
     return [min(offset, len(text)) for offset in offsets]
 

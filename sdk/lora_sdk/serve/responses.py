@@ -25,17 +25,15 @@ class InputPart(Fields):
 
     type: Literal["input_text", "output_text"]
     text: str
-    annotations: list[Any] = Field(default_factory=list)  # of earlier answers; no effect
-    logprobs: list[Any] = Field(default_factory=list)
+    logprobs: list[Any] = Field(default_factory=list)  # of earlier answers; no effect
 
 
 class InputItem(Fields):
-    """A message; `id` and `status` of earlier answers have no effect."""
+    """A message; `status` and `phase` of earlier answers have no effect."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[InputPart]
-    id: str | None = None
     status: str | None = None
     phase: str | None = None
 
@@ -47,6 +45,12 @@ class InputItem(Fields):
         return {"role": self.role, "content": content}
 
 
+class Reasoning(Fields):
+    """How much to think, for templates that know `reasoning_effort`."""
+
+    effort: Annotated[str, Field(max_length=32)] | None = None
+
+
 class ResponseBody(StreamedFields):
     """The request."""
 
@@ -56,15 +60,12 @@ class ResponseBody(StreamedFields):
     max_output_tokens: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
-    store: bool = False
+    reasoning: Reasoning | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] = Field(default_factory=dict)
-    user: str | None = None  # has no effect
     seed: int | None = None  # not OpenAI's; the same text again
 
     def as_chat(self) -> ChatBody:
         """The same request as a chat. ApiError 400 names the field."""
-        if self.store:
-            raise ApiError(400, "store: nothing is stored here", param="store")
         messages: list[dict[str, Any]] = []
         if self.instructions is not None:
             messages.append({"role": "system", "content": self.instructions})
@@ -79,6 +80,7 @@ class ResponseBody(StreamedFields):
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
+            "reasoning_effort": None if self.reasoning is None else self.reasoning.effort,
             "stream": self.stream,
         }
         if self.stream:
@@ -193,6 +195,7 @@ class _Response:
             "model": heading.model,
             "output": output,
             "parallel_tool_calls": False,
+            "store": False,
             "temperature": body.temperature,
             "tool_choice": "none",
             "tools": [],

@@ -26,6 +26,7 @@ _SAME_NAMES = (
         "include_stop_str_in_output",
         "skip_special_tokens",
         "prompt_logprobs",
+        "allowed_token_ids",
     ),
 )
 """Fields that SamplingParams has under the same name."""
@@ -56,7 +57,6 @@ class SamplingFields(GrammarFields):
     frequency_penalty: float = 0.0
     logit_bias: Annotated[dict[str, float], Field(max_length=4096)] = Field(default_factory=dict)
     max_tokens: int | None = None
-    user: str | None = None  # has no effect
     # vLLM's
     top_k: int = 0
     min_p: float = 0.0
@@ -64,12 +64,17 @@ class SamplingFields(GrammarFields):
     min_tokens: int = 0
     stop_token_ids: Annotated[list[int], Field(max_length=256)] = Field(default_factory=list)
     bad_words: Texts = Field(default_factory=list)
+    allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=1 << 18)] = Field(
+        default_factory=list
+    )
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     cache_salt: Text | None = None
     return_tokens_as_token_ids: bool = False
+    return_token_ids: bool = False
+    truncate_prompt_tokens: int | None = Field(default=None, ge=-1)
     use_beam_search: bool = False
     best_of: int | None = None
     length_penalty: float = 1.0
@@ -116,6 +121,8 @@ class SamplingFields(GrammarFields):
     def params(self, **more: Any) -> SamplingParams:
         """As the engine takes them; `more` beside the shared fields. ApiError names the field."""
         values = {name: getattr(self, name) for name in _SAME_NAMES}
+        if self.seed == -1:  # llama.cpp's and vLLM's word for a random one
+            values["seed"] = None
         values["logit_bias"] = {_token(key): bias for key, bias in self.logit_bias.items()}
         if self.use_beam_search:
             values.update(beam_width=self.sequences, length_penalty=self.length_penalty)

@@ -106,6 +106,7 @@ class Server:
 def run_server(settings: Settings, open_backend: OpenBackend) -> None:
     """Serve until SIGTERM or Ctrl-C, then drain and give the boards back."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    LOG.setLevel(settings.log_level.upper())
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     listener = listen(settings)
     host, port = listener.getsockname()[:2]

@@ -7,9 +7,10 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lora_host.errors import AdapterError, LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
@@ -19,6 +20,7 @@ from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.serve.lifecycle import Lifecycle
 from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
+from lora_sdk.text.chat import find_template, read_template
 
 if TYPE_CHECKING:
     from lora_sdk.opening.options import Progress
@@ -58,6 +60,9 @@ class Service:
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
+        self._template = None
+        if settings.chat_template is not None:
+            self._template = read_template(Path(settings.chat_template))
         self._backend: Backend | None = None
         self._compiler: Compiler | None = None
         self.adapters: list[str] = []
@@ -139,6 +144,18 @@ class Service:
         assert self._compiler is not None  # ready
         return await self._compiler.constraint(*found, sequences)
 
+    def chat_template(self, tools: bool) -> str:
+        """The chat template, that for tools where the model has two. ApiError 400 for none."""
+        if self._template is not None:
+            return self._template
+        try:
+            return find_template(self.engine.model_path, self.engine.tokenizer, tools)
+        except ModelError:
+            raise ApiError(
+                400, "the model has no chat template; use /v1/completions, or start the server "
+                "with --chat-template", param="messages",
+            ) from None  # fmt: skip
+
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""
         if model is None or model == self.settings.name:
@@ -173,14 +190,30 @@ class Service:
             raise ApiError(400, "the prompt is empty; expected at least one token", param=prompt)
         field, new = wanted
         if tokens > context:
-            message, field = f"the prompt has {tokens} tokens, the context {context}", prompt
-            message += "; shorten it"
+            message, field = f"your {prompt} resulted in {tokens} tokens; shorten it", prompt
         elif tokens + (new or 0) > context:
-            message = f"{field} is {new}, the prompt has {tokens} tokens, the context {context}; "
-            message += f"ask for at most {context - tokens}"
+            message = (
+                f"you requested {tokens + (new or 0)} tokens ({tokens} in the {prompt}, {new} in "
+                f"the completion); ask for at most {context - tokens} new ones"
+            )
         else:
             return
+        # Libraries know this error by OpenAI's words.
+        message = f"This model's maximum context length is {context} tokens. However, {message}"
         raise ApiError(400, message, param=field, code="context_length_exceeded")
+
+    def truncated(self, tokens: list[int], keep: int | None, new: int | None) -> list[int]:
+        """The last `keep` tokens of a prompt, all if None; -1: as many as the context leaves beside
+        `new` ones. ApiError 400 for a number that the context has no room for."""
+        context = self.engine.context
+        if keep is None:
+            return tokens
+        if keep == 0 or keep > context:
+            raise ApiError(
+                400, f"truncate_prompt_tokens is {keep}; expected -1 or 1 to {context}",
+                param="truncate_prompt_tokens",
+            )  # fmt: skip
+        return tokens[-(max(1, context - (new or 1)) if keep == -1 else keep) :]
 
 
 def _traces(settings: Settings) -> Traces | None:

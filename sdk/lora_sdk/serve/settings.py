@@ -83,6 +83,21 @@ class Settings:
         flags=("--otlp-traces-endpoint",),
         metavar="URL",
     )
+    chat_template: str | None = option(
+        None, help="file with the chat template", unset="the model's", flags=("--chat-template",),
+        metavar="FILE",
+    )  # fmt: skip
+    reasoning_parser: str = option(
+        "auto", help="how thoughts are found in a text; auto: as the chat template has them",
+        flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),
+    )  # fmt: skip
+    strict: bool = option(
+        False, help="refuse fields of requests that are not known", flags=("--strict",)
+    )
+    log_level: str = option(
+        "info", help="least level of the log", flags=("--log-level",),
+        choices=("debug", "info", "warning", "error"),
+    )  # fmt: skip
     drain_timeout: float = option(
         30.0,
         help="seconds in which running requests may end once the server is stopped",

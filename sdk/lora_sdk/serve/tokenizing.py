@@ -7,21 +7,20 @@ from typing import Any
 
 from lora_host.errors import LoraError
 from lora_sdk.serve.body import Fields
-from lora_sdk.serve.chat import ChatMessage, chat_tokens
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.logprobs import TokenNames
+from lora_sdk.serve.messages import ChatMessage, TemplateFields, chat_prompt
 from lora_sdk.serve.service import Service
 from lora_sdk.text.tokenizer import check_token_ids
 
 
-class TokenizeBody(Fields):
-    """A text, or the messages of a chat."""
+class TokenizeBody(TemplateFields):
+    """A text, or the messages of a chat. The tokenizer's special tokens are added to a text alone,
+    unless `add_special_tokens` says otherwise."""
 
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
-    add_special_tokens: bool = True
-    add_generation_prompt: bool = True
     return_token_strs: bool = False
 
 
@@ -41,8 +40,10 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
 
     def encode() -> list[int]:
         if body.prompt is not None:
-            return engine.tokenizer.encode(body.prompt, special=body.add_special_tokens)
-        return chat_tokens(engine, body.messages or [], body.add_generation_prompt)
+            return engine.tokenizer.encode(
+                body.prompt, special=body.add_special_tokens is not False
+            )
+        return chat_prompt(service, body.messages or [], body, body.tools).tokens
 
     try:
         tokens = await asyncio.to_thread(encode)

@@ -48,9 +48,9 @@ class NamedTool(Fields):
 
 
 class CalledFunction(Fields):
-    """A call in an earlier message; `arguments` is JSON text."""
+    """A call in an earlier message; `arguments` is JSON text, or "" for none."""
 
-    name: ToolName
+    name: Annotated[str, Field(min_length=1, max_length=256)]  # any model's
     arguments: str = "{}"
 
 
@@ -64,7 +64,7 @@ class CalledTool(Fields):
     def as_template(self) -> dict[str, Any]:
         """As chat templates know calls. ApiError 400 where the arguments are no JSON object."""
         try:
-            arguments = json.loads(self.function.arguments)
+            arguments = json.loads(self.function.arguments or "{}")
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):

@@ -67,7 +67,8 @@ def refuse(what: str) -> NoReturn:
 
 def weight(budget: Budget, value: object, text: bool = True) -> int:
     """The cost of a value with all that it holds, as often as it holds it; with `text` that of
-    writing it out. TemplateLimit once it exceeds the budget."""
+    writing it out. A namespace is an element, whatever it holds: nothing writes or reads it whole.
+    TemplateLimit once it exceeds the budget."""
     total, rest = 0, [value]
     while rest:
         found = rest.pop()
@@ -84,8 +85,6 @@ def weight(budget: Budget, value: object, text: bool = True) -> int:
             rest += found
         elif isinstance(found, int) and found.bit_length() > _MAX_BITS:
             refuse(f"an integer of {found.bit_length()} bits")
-        elif type(found).__name__ == "Namespace":  # may hold itself
-            refuse("a namespace inside a value")
         else:
             total += _ELEMENT
         _within(budget, total)

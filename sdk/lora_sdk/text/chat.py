@@ -15,15 +15,16 @@ Message = Mapping[str, Any]
 MAX_TEMPLATE_BYTES = 1 << 20
 
 
-def find_template(folder: Path, tokenizer: Tokenizer) -> str:
-    """The chat template of a model folder. ModelError if it has none."""
+def find_template(folder: Path, tokenizer: Tokenizer, tools: bool = False) -> str:
+    """The chat template of a model folder; with `tools` the one named for them, if it has one.
+    ModelError if it has none."""
     file = folder / "chat_template.jinja"
     if file.exists():
-        return _read(file)
+        return read_template(file)
     template = tokenizer.config.get("chat_template")
     if isinstance(template, list):  # several named ones
-        named = (t for t in template if isinstance(t, Mapping) and t.get("name") == "default")
-        template = next(named, {}).get("template")
+        named = {str(t.get("name")): t.get("template") for t in template if isinstance(t, Mapping)}
+        template = (named.get("tool_use") if tools else None) or named.get("default")
     if isinstance(template, str):
         return template
     raise ModelError(
@@ -31,7 +32,8 @@ def find_template(folder: Path, tokenizer: Tokenizer) -> str:
     )
 
 
-def _read(file: Path) -> str:
+def read_template(file: Path) -> str:
+    """The template in a file. ModelError."""
     try:
         return read_regular(file, MAX_TEMPLATE_BYTES).decode("utf-8")
     except OSError as error:
@@ -46,10 +48,14 @@ def render(
     tokenizer: Tokenizer,
     add_generation_prompt: bool,
     tools: Sequence[Mapping[str, Any]] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    continue_final: bool = False,
 ) -> str:
-    """The prompt text of the messages, rendered with `template` in a bounded sandbox. `tools`: JSON
-    schemas of functions, as templates know them. RequestError: the template refuses them, fails, or
-    costs too much."""
+    """The prompt text of the messages, rendered with `template` in a bounded sandbox, as
+    transformers' apply_chat_template does it. `tools`: JSON schemas of functions, as templates know
+    them. `variables`: further ones of the template. With `continue_final` the text ends where the
+    last message's content does. RequestError: the template refuses them, fails, or costs too
+    much."""
     try:
         from lora_sdk.text.template import render_bounded
     except ImportError:
@@ -61,18 +67,58 @@ def render(
         for name, value in tokenizer.config.items()
         if name.endswith("_token") and isinstance(value, (str, Mapping))
     }
+    given = [_as_template(message) for message in messages]
+    last = _mark(given) if continue_final else ""
     try:
-        return render_bounded(
+        text = render_bounded(
             template,
             {
-                "messages": list(messages),
+                "documents": None,
+                **special,
+                **(variables or {}),
+                "messages": given,
                 "add_generation_prompt": add_generation_prompt,
                 "tools": None if tools is None else list(tools),
-                **special,
             },
         )
     except Exception as error:  # a template's expressions may fail in any way
         raise RequestError(f"chat template refused the messages: {one_line(error)}") from None
+    return _cut(text, last) if continue_final else text
+
+
+_REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same, the first counts
+
+
+def _as_template(message: Message) -> dict[str, Any]:
+    """A message without nulls, which templates would write. What an assistant thought has the names
+    that templates read, whatever its own."""
+    given = {name: value for name, value in message.items() if value is not None}
+    thought = next((given[name] for name in _REASONING if name in given), None)
+    if thought is None:
+        return given
+    return {"thinking": thought, **given, "reasoning_content": thought}
+
+
+_MARK = "CONTINUE_FINAL_MESSAGE_TAG "  # the space tells whether the template strips
+
+
+def _mark(messages: list[dict[str, Any]]) -> str:
+    """Mark where the last message's content ends; the content."""
+    content = messages[-1].get("content") if messages else None
+    if not isinstance(content, str):
+        raise RequestError("continue_final_message: the last message has no text to continue")
+    messages[-1]["content"] = content + _MARK
+    return content
+
+
+def _cut(text: str, content: str) -> str:
+    """The text before the mark; without white space where the template took that of the content."""
+    at = text.rfind(_MARK.strip())
+    if at < 0 or content.strip() not in text:
+        raise RequestError(
+            "continue_final_message: the chat template does not write the last message as it is"
+        )
+    return text[:at] if text[at:].startswith(_MARK) else text[:at].rstrip()
 
 
 def check_messages(messages: Sequence[Message]) -> None:

@@ -12,6 +12,9 @@ from types import GeneratorType
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, Undefined, nodes, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -67,6 +70,46 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         elif operator == "+":
             _BUDGET.charge(length(left) + length(right))
         return _made(super().call_binop(context, operator, left, right))
+
+
+class BoundedNamespace(Namespace):
+    """`namespace()`. It may hold itself, so it is never text; as in transformers, no name in it
+    begins with an underscore."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # `self` may be a name, too
+        given = dict(*args[1:], **kwargs)
+        for name in given:
+            _check_name(name)
+        Namespace.__init__(args[0], given)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+    def __repr__(self) -> str:
+        refuse("a namespace as text")
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace holds no {name!r:.60}")
+
+
+class Generation(Extension):
+    """`{% generation %}`: what an assistant wrote, for training. The text is that of its inside."""
+
+    tags = {"generation"}  # noqa: RUF012, as jinja2 has it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """A scope of its own, as a macro has it."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_inside"), [], [], body).set_lineno(line)
+
+    def _inside(self, caller: Callable[[], str]) -> str:
+        text = caller()
+        _BUDGET.charge(len(text))
+        return text
 
 
 def _charge_call(function: Any, arguments: tuple[Any, ...]) -> None:
@@ -178,12 +221,13 @@ def _environment() -> BoundedEnvironment:
     environment = BoundedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=["jinja2.ext.loopcontrols"],
+        extensions=[Generation, "jinja2.ext.loopcontrols"],
         finalize=_written,
         optimized=False,  # constants are computed within the budget, too
     )
     environment.globals["raise_exception"] = _raise
     environment.globals["strftime_now"] = _now
+    environment.globals["namespace"] = BoundedNamespace
     del environment.globals["lipsum"]
     environment.filters["tojson"] = _to_json
     for name in _LEFT_OUT:
@@ -239,8 +283,8 @@ def _charge_filter(name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         _BUDGET.charge(4 * weight(_BUDGET, value))
 
 
-def _raise(message: str) -> NoReturn:
-    raise TemplateError(message)
+def _raise(message: Any) -> NoReturn:
+    raise TemplateError(str(_written(None, message)))
 
 
 def _now(form: str) -> str:
@@ -248,13 +292,23 @@ def _now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _to_json(value: object, indent: int | None = None) -> str:
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """As transformers does it: plain JSON, not HTML-escaped."""
     _BUDGET.charge(6 * weight(_BUDGET, value))
-    if indent is not None and (not isinstance(indent, int) or abs(indent) > STEP):
+    width = len(indent) if isinstance(indent, str) else indent
+    if width is not None and (not isinstance(width, int) or abs(width) > STEP):
         refuse(f"an indent of {indent!r:.20}")
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
     parts = []
-    for part in json.JSONEncoder(ensure_ascii=False, indent=indent).iterencode(value):
+    for part in encoder.iterencode(value):
         _BUDGET.charge(len(part))
         parts.append(part)
     return "".join(parts)
