@@ -184,10 +184,10 @@ def whole(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, int]:
 
 def sums(names: Sequence[str]) -> dict[str, str]:
     """Names of what is counted for modules and units: the text of their own modules and of all
-    packages, and their budget."""
+    packages, but for comments, and their budget."""
     rows = budget_rows()
     files = sources()
-    texts = {path.stem: path.read_bytes() for path in files}
+    texts = {path.stem: re.sub(rb"(?m)^ *//.*\n| *//.*", b"", path.read_bytes()) for path in files}
     packages = {name for name, text in texts.items() if b"\npackage " in b"\n" + text}
     below = instances(files)
     result = {}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A card: the control and all units behind one memory port. The control's own way to memory and the host's registers are
 // as `control` has them.
 module card

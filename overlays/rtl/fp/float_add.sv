@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 a + b, correctly rounded, subnormals kept: five cycles. Stages without a value keep still; what a stage computes is
 // within its condition, so that a simulator does nothing there either.
 module float_add

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 a * b, correctly rounded, subnormals kept: four cycles. Stages without a value keep still.
 module float_multiply
   import float_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 and FP16 values, and what the units of full FP32 share.
 package float_types;
   parameter logic [31:0] FLOAT_NAN = 32'h7fc00000;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 of a signed integer of 32 bits, to nearest, ties to even: two cycles.
 module int_to_float
   import float_types::*;

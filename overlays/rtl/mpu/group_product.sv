@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32(sum)*FP32(scale) of a part of a group of W4A8, one rounding, three cycles (docs/numbers.md, 6.3).
 // |sum| is below 2^18 and scale is FP16, so the product has 29 bits and is never subnormal.
 module group_product

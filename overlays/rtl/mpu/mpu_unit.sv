@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
 // adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
 // checked, and its weights are fetched, while another one runs.
