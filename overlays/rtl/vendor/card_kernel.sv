@@ -17,6 +17,7 @@ module card_kernel
     parameter logic [6*PORTS-1:0]  SPAN_BITS      = '0,
     parameter int                  LANES          = 32,  // of card
     parameter int                  DSP48          = 0,   // 1 for UltraScale+
+    parameter int                  DSP58          = 0,   // 1 for Versal
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 4
 ) (
@@ -349,7 +350,8 @@ module card_kernel
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .CYCLES_PER_MS(CYCLES_PER_MS),
       .LANES(LANES),
-      .DSP48(DSP48)
+      .DSP48(DSP48),
+      .DSP58(DSP58)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),
