@@ -183,17 +183,22 @@ def whole(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, int]:
 
 
 def sums(names: Sequence[str]) -> dict[str, str]:
-    """Names of what is counted for modules and units: the text of their own modules and of all
-    packages, and their budget."""
+    """Names of what is counted for modules and units, by name of the budget."""
     rows = budget_rows()
+    return source_sums({name: rows[name] for name in names})
+
+
+def source_sums(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """By name, a sum of the row and of the text of all modules in `top` (the name without one) but
+    for those inside one that is `apart`, and of all packages; comments do not count."""
     files = sources()
-    texts = {path.stem: path.read_bytes() for path in files}
+    texts = {path.stem: re.sub(rb"(?m)^ *//.*\n| *//.*", b"", path.read_bytes()) for path in files}
     packages = {name for name, text in texts.items() if b"\npackage " in b"\n" + text}
     below = instances(files)
     result = {}
-    for name in names:
-        parts = packages | parts_of(below, rows[name].get("top", name), rows[name].get("apart", ()))
-        digest = hashlib.sha256(json.dumps(rows[name], sort_keys=True).encode())
+    for name, row in rows.items():
+        parts = packages | parts_of(below, row.get("top", name), row.get("apart", ()))
+        digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode())
         for part in sorted(parts):
             digest.update(texts[part])
         result[name] = digest.hexdigest()[:12]

@@ -22,6 +22,7 @@ COMMANDS = (
 RECORDS = ("list",)
 PLACED = ("step_state", "row")  # of these, where fields begin
 INTRODUCTION = """\
+// SPDX-License-Identifier: Apache-2.0
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.
 package abi_types;
 """

@@ -479,11 +479,11 @@ def text() -> str:
     rotation(p)
     attention(p)
     out = [
+        "// SPDX-License-Identifier: Apache-2.0",
         "// Made by tools/vfu_program.py: programs of the vector unit, their constants, the GELU",
         "// tables of docs/numbers.md, 4.2, tanh first.",
         "package vfu_program;",
         "  import vfu_types::*;",
-        f"  parameter int PROGRAM_LENGTH = {len(p.lines)};",
     ]
     out += [f"  parameter logic [8:0] AT_{name} = 9'd{at};" for name, at in p.entries.items()]
     out.append(f"  parameter logic [23:0] PROGRAM[{len(p.lines)}] = '{{")

@@ -19,6 +19,9 @@ from tests.vendor_rig import planned
 from tools.vendor_build.files import write_files
 from tools.vendor_build.plan import Plan
 
+# Models of the primitives that a board's INT8 sums are made of.
+MODELS = {"DSP48": PRIMITIVE, "DSP58": PRIMITIVE.parents[1] / "dsp58" / "DSP58.sv"}
+
 pytestmark = pytest.mark.rtl
 
 
@@ -79,10 +82,12 @@ def test_both_boards_tops_have_no_warning(overlay: str, kernel: str, tmp_path: P
     """The list of sources that is packed, elaborated as it is."""
     plan = planned(overlay, kernel)
     write_files(plan, tmp_path)
+    primitives = [MODELS[name] for name in MODELS if plan.parameters.get(name)]
+    assert len(primitives) == (kernel == "card")
     done = subprocess.run(
         ["verilator", "--lint-only", "-Wall", "-Wno-UNUSEDSIGNAL", "-Wno-UNUSEDPARAM",
          "--top-module", plan.name, *plan.sources, tmp_path / "firmware_rom.sv",
-         tmp_path / "lora_ctrl.sv", *([PRIMITIVE] if plan.parameters.get("DSP48") else [])],
+         tmp_path / "lora_ctrl.sv", *primitives],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -38,6 +38,7 @@ def rom(code: tuple[int, ...]) -> str:
     bits = max(1, (len(code) - 1).bit_length())
     return "\n".join(
         [
+            "// SPDX-License-Identifier: Apache-2.0",
             f"// Made from a manifest's firmware image, CRC {crc(code):#010x}.",
             "module firmware_rom (",
             "    input  logic        clk,",

@@ -79,7 +79,8 @@ def make_plan(overlay: Overlay, row: KernelRow, rtl: Path = RTL) -> Plan:
         "ONCHIP_BYTES": overlay.onchip_bytes,
         "CYCLES_PER_MS": overlay.clock_hz // 1000,
         "FIRMWARE_WORDS": len(code),
-        "DSP48": int(u280),  # the V80's are DSP58s
+        "DSP48": int(u280),
+        "DSP58": int(not u280),
         **address_map(overlay, banks),
     }
     return Plan(

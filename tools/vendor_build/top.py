@@ -13,6 +13,7 @@ def top(plan: Plan) -> str:
     ports = [line for one in plan.interfaces for line in _declared(one)]
     values = [f"      .{name}({value})" for name, value in plan.parameters.items()]
     lines = [
+        "// SPDX-License-Identifier: Apache-2.0",
         f"// Made from the manifest of {plan.overlay.name}: kernel {plan.row.name}, "
         f"{plan.row.title}.",
         "// verilator lint_off SYMRSVDWORD",

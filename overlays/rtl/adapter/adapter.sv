@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters of rows (docs/numbers.md, 7): h = FP16(A*x) of a LORA_CMD_ADAPTER; or beside an array that runs a
 // LORA_CMD_MATRIX, whose FP32 results come by here, a stripe of columns after the other, so that scale*(B*h) is added
 // to those of rows that name an adapter. `row` asks for the adapter of one of the command's rows, which comes in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the adapter unit's modules hand each other.
 package adapter_types;
   // Where the adapters' slots are, as the list's header has it.

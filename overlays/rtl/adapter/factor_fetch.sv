@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks for what a factor's sums need, round by round as fp16_schedule takes it: of each segment one unit of 32
 // columns (ranks of B). Of A these are a line of x and the values of eight ranks: 16 bytes a column, from any
 // column on. Of B they are the lines of the unit's ranks; x is h then, and lies elsewhere. Ranks or columns that

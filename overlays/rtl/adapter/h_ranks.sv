@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row of h: gathers the ranks that a factor of B multiplies, or stores those that a factor of A has made, a rank
 // a cycle. Rank j lies at column h_first + j / h_run * h_skip + j mod h_run; ranks are counted from 0 on, so this
 // needs no division. Of what is stored, values that are not finite are counted (docs/numbers.md, 1.2).

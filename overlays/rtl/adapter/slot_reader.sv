@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads runs of lines: of the on-chip bank, or of a row's adapter slot, whose chunks of 128 lines go round the
 // banks as abi.h says. A chunk's place takes a division, a cycle a bit; one is kept for each segment.
 module slot_reader

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps a stripe of an array's FP32 results, all rows; adds scale*u to eight columns of a row at a time, a column a
 // cycle (docs/numbers.md, 7.3: the product is rounded, then the sum); gives the stripe back, FP32 and FP16, as it
 // came: a column of every row a cycle.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention: a LORA_CMD_ATTENTION, row by row, query head by query head (docs/numbers.md, 3.8 and 6.6). Tile by
 // tile it scores the positions that the row sees, then it weighs them: committed positions by the page table,
 // then the slots of the row's path. A tile of 32 positions may have both.
@@ -176,8 +177,10 @@ module attention
   assign asks_read = state == BURST && asked != wanted;
   assign read_tag = {4'd0, read_kind, asked};
   logic of_block, of_q;
-  assign of_block = line_here && line_tag[11:9] == LINE_BLOCK;
-  assign of_q = line_here && line_tag[11:9] == LINE_Q;
+  line_kind_t line_kind;
+  assign line_kind = line_kind_t'(line_tag[11:9]);
+  assign of_block = line_here && line_kind == LINE_BLOCK;
+  assign of_q = line_here && line_kind == LINE_Q;
 
   // products
   logic sums_busy, sum_valid;
@@ -225,7 +228,7 @@ module attention
   logic [8:0] at;
   logic source_small, source_zero, target_small, finds;
   logic [11:0] source, target;
-  logic [31:0] command, maximum;
+  logic [31:0] command;
   attention_vectors #(
       .TILES(TILES)
   ) vectors (
@@ -263,11 +266,12 @@ module attention
       .find_maximum(state == MAXIMA),
       .seen(seen),
       .finds(finds),
-      .maximum(maximum)
+      // verilator lint_off PINCONNECTEMPTY
+      .maximum()
+      // verilator lint_on PINCONNECTEMPTY
   );
 
   // results
-  logic [1023:0] unused;
   logic writes;
   logic [5:0] columns;
   logic [31:0] bad_now;
@@ -285,7 +289,9 @@ module attention
       .place(1'b0),
       .placed_at(5'd0),
       .placed(16'd0),
-      .values(unused),
+      // verilator lint_off PINCONNECTEMPTY
+      .values(),
+      // verilator lint_on PINCONNECTEMPTY
       .start(state == WRITE),
       .busy(writes),
       .write_valid(asks_write),
@@ -312,8 +318,8 @@ module attention
     end
     if (line_here) begin
       arrived <= arrived + 9'd1;
-      if (line_tag[11:9] == LINE_TABLE) table_data <= line_data;
-      if (line_tag[11:9] == LINE_SLOPE) {factor, slope} <= line_data[{head[2:0], 6'd0}+:64];
+      if (line_kind == LINE_TABLE) table_data <= line_data;
+      if (line_kind == LINE_SLOPE) {factor, slope} <= line_data[{head[2:0], 6'd0}+:64];
     end
     if (asks_read && read_taken) begin
       asked <= asked + 9'd1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention as a unit of the sequencer, or a part of one: checks a command as the kernels do, with their status, looks at
 // the rows of the step and their paths, and tells the result. Blocks, page table and slopes are checked by the memory
 // port while the unit runs.
@@ -131,7 +132,7 @@ module attention_slot
 
   // --- heads: those of K and V that the first and the last query head read -------------------------
   logic divides, divided;
-  logic [16:0] query, kv_head, remainder;
+  logic [16:0] query, kv_head;
   assign query = 17'(command.q_first) + (state == LAST ? 17'(command.q_heads) - 17'd1 : 17'd0);
   divide #(
       .BITS(17)
@@ -143,7 +144,9 @@ module attention_slot
       .divisor(17'(command.group)),
       .done(divided),
       .quotient(kv_head),
-      .remainder(remainder)
+      // verilator lint_off PINCONNECTEMPTY
+      .remainder()
+      // verilator lint_on PINCONNECTEMPTY
   );
 
   // --- rows of the step, and their paths -----------------------------------------------------------

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention's modules hand each other.
 package attention_types;
   // enum lora_kv_type.

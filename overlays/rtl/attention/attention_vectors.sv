@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of attention: the programs of scores, weights and quotients on a vector_core, the memory of scores,
 // and their maximum. One thing at a time.
 module attention_vectors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two columns' sums of INT8 products, eight of each: two products a DSP48E2, (high*2^18 + low)*x.
 module integer_sums (
     input  logic               clk,

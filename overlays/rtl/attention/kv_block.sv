@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of K or V, and 32 values of it from any of its elements on, three cycles after the address. Lines
 // lie in two memories by turns, so that values may cross a line. Those of KV_INT8_HEADS become FP16: of K each
 // column has a scale, of V the whole row.
@@ -39,10 +40,12 @@ module kv_block
     plain_3 <= shifted_2;
   end
   for (genvar i = 0; i < 32; i++) begin : wide
+    logic [4:0] place;  // of the scale
+    assign place = values ? row_2 : 5'(i);
     kv_weight one (
         .clk(clk),
         .value(shifted_2[8*i+:8]),
-        .scale(scales[16*(values ? row_2 : 5'(i))+:16]),
+        .scale(scales[16*place+:16]),
         .made(wide_3[16*i+:16])
     );
   end

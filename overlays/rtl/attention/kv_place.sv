@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a block of K or V of a page and head lies: csrc/include/lora/kv_layout.h. The division by the
 // banks takes a cycle a bit.
 module kv_place

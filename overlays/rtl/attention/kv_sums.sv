@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of attention of one block: scores of a query with 32 positions of K (docs/numbers.md, 2), or sums
 // of weighted rows of V, position after position (3.8). A turn is eight cycles. Of K a slot is a segment of
 // head_dim, of V 32 columns. Then the sums are read, slot by slot.

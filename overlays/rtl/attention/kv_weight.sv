@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP16(value * scale) of INT8 and FP16, one cycle (docs/numbers.md, 6.7). The product is exact before its
 // rounding: 8 bits times 11.
 module kv_weight (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A column's sums: eight take turns in one adder, slot by slot, each with its own flags of values that are
 // not finite. Empty slots add +0.
 module slot_lane (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of FP32: the scores of a head of a row, 32 positions each, and a few sums. What is read is there a
 // cycle later; words are written one by one.
 module vector_memory #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two masters at one AXI4 port: `a` has IDs that begin with 0, `b` with 1. A write is of one line; its address and data
 // are taken together. `a` goes first.
 module axi_share #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of board memory by several AXI4 ports, one a bank: FIRST_LINES and SPAN_BITS say which lines a port leads to, and
 // those of none are answered as failed. Reads are bursts with ID {1, 0}; a write is of one line and has its number as
 // ID, {1, id}, so memory answers writes in any order. The on-chip buffer answers in the same way and first. IDs that

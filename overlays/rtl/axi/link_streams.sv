@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames between the Router, 64 bytes in the control's clock, and a link's core, half of that in its own. A reset of
 // either side loses what is on its way. Of a frame that is cut the rest is dropped, and what has passed of one is ended
 // with a word that it does not have, so the next frame begins anew. Resets of both sides together as reset_pair has them.

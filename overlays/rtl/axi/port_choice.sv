@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One of several ports that have an answer, in turns.
 module port_choice #(
     parameter int PORTS = 2,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads of lines as AXI4 bursts of one ID: lines that follow each other are joined, MOST at most and never across
 // 4 KiB. A burst waits for its next line no longer than GAP cycles and HOLD in all, while the one before it has not
 // been taken longer. Memory answers in order, so tags lie in a queue.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a stream is stopped in the middle of a frame, the rest of that frame is taken and dropped.
 module stream_drop (
     input  logic clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a stream stops in the middle of a frame, one more word ends it.
 module stream_end (
     input  logic clk,

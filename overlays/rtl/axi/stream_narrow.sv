@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream of frames from wide words to halves of them, the low one first; without a gap. A word that is not its
 // frame's last is full; a last one has its bytes at the low end. What is on offer stays until it is taken.
 module stream_narrow #(

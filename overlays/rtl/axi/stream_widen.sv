@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream of frames from halves to whole words, the low half first; a half comes each cycle. A frame that ends in
 // a low half has zeros above it, without keep. What is on offer stays until it is taken.
 module stream_widen #(

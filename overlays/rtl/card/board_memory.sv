@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All memory of a board for a card: the on-chip buffer, and an AXI4 port a bank. At the port of the control bank the
 // control's own reads and writes go first, and units wait until what the control has written is there: the core starts a
 // unit without waiting for its own writes. All of it is in one clock.

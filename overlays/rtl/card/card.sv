@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A card: the control and all units behind one memory port. The control's own way to memory and the host's registers are
 // as `control` has them.
 module card
@@ -10,6 +11,7 @@ module card
     parameter int CYCLES_PER_MS = 200_000,
     parameter int LANES         = 32,      // as mpu_unit has them
     parameter int DSP48         = 0,
+    parameter int DSP58         = 0,
     parameter int MPU_ROWS      = 1,
     parameter int DEPTH         = 8,
     parameter int TILES         = 4096,
@@ -432,6 +434,7 @@ module card
   mpu_unit #(
       .LANES(LANES),
       .DSP48(DSP48),
+      .DSP58(DSP58),
       .ROWS(MPU_ROWS),
       .DEPTH(DEPTH),
       .TILES(TILES),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ports of a card's units become one: in turns, in order where it matters, and by the arenas.
 module card_memory #(
     parameter int PORTS     = 2,

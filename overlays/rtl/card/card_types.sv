@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a card's parts hand each other.
 package card_types;
   // Fields of struct lora_step_state that units want.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands that the core gives units by their mailboxes: reads one, has its step read, tells the unit as the sequencer
 // does, and writes what came of it, then the control word. Beside that it keeps what the Router's mailbox says of its
 // gather as it is now.

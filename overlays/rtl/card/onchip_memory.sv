@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The on-chip buffer: lines in UltraRAM, one port to read and one to write. A read is answered STAGES + 1 cycles later,
 // which registers between the blocks of a deep memory take; a write the cycle after it. What is `failed` is not of this
 // memory: it is answered as an error, and nothing happens.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What units want of a list's header and of a step, out of the core's local memory. All of it is read when a run or a
 // command of the core's begins; no unit is started before. Then it stays, and rows are told in the next cycle. To read
 // it again while units run changes nothing: the core leaves list and state alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.
 package abi_types;
   parameter logic [31:0] LORA_ABI_NUMBER = 32'h1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arenas that the host has written to lora_ctrl, by pages, for the window: a record a cycle.
 module arena_table
   import abi_types::*;

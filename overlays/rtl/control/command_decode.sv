@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sequencer needs of a command in this run. Rows and waits are those of fw_command_rows and
 // fw_missing_counter.
 module command_decode

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands that units may look at, and for each chunk which of them are a unit's. A line is there
 // two cycles after it is asked for.
 module command_window

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A board's control among its clocks: the host's registers in the shell's clock (AXI4-Lite), board memory in
 // the memory's (AXI4), each link's commands in the link's. Units are in the control's clock. Clocks have
 // nothing to do with each other; all that passes between them passes cells of ../crossing.

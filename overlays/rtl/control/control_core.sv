@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The soft core between what hal_card.h names: lora_ctrl's registers, the units' mailboxes, the links, the
 // window to board memory, the board's constants. `restart` begins the control program anew; the window
 // brings what it has asked of memory to its end.
@@ -172,9 +173,10 @@ module control_core
   logic look, look_over, look_covered;
   logic [35:0] look_address;
   always_ff @(posedge clk)
-    if (writes && selects)
+    if (writes && selects) begin
       if (bus_address[2]) page <= bus_stored;
       else bank <= bus_stored;
+    end
   arena_table arenas (
       .clk(clk),
       .rst(rst || restart),

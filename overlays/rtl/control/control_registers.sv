@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lora_ctrl's register file. The host sees the rules of AP_CTRL and registers that it cannot write; the
 // core's side has neither. A word read is there a cycle later. Where a core has stopped
 // stands behind its state; no record is written, so it is not done.
@@ -60,14 +61,15 @@ module control_registers
         default: {word, stored} = {11'(LORA_REG_FIRMWARE_STATE / 4), LORA_FW_STOPPED};
       endcase
   end
-  always_ff @(posedge clk) begin
+  // a memory of two ports, each with its own process: always_ff may not share what it writes
+  always @(posedge clk) begin
     for (int lane = 0; lane < 4; lane++)
       if (write[lane]) words[word][8*lane+:8] <= stored[8*lane+:8];
     core_read <= words[word];
     cleared <= rst ? 9'd0 : cleared + 9'(clearing);
     told <= rst ? 2'd0 : told + 2'(tells);
   end
-  always_ff @(posedge clk) begin
+  always @(posedge clk) begin
     if (host_writes) words[host_word] <= host_stored;
     host_read <= words[host_word];
   end

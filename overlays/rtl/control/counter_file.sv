@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The counters of a run, eight banks of them: counter c lies in bank c mod 8, so eight that follow each
 // other are read, compared or raised in one access. They rise to 65,535 and stay there. An access is
 // taken in each cycle but the one behind a raise; a compare answers two cycles later.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's registers as an AXI4-Lite slave in the shell's clock, one access at a time. What lies outside
 // of the registers, and a write of parts of a word, is answered with an error and does nothing; so is an
 // access that a reset of the control has cut off.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GIE, IER and ISR, as the vendor's kernels have them: ISR keeps what was enabled when it happened, bit 0 done,
 // bit 1 ready, which come together here; a one written to a bit of ISR changes it.
 module interrupt_registers

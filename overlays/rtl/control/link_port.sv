@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the control tells one link's kernel, in the link's clock, and how a link test ends. When the link is
 // reset, as where its channel goes down, it is told the epoch again, and a test that was under way has failed.
 module link_port

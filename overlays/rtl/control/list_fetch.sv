@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a list in bursts, a chunk of 16 commands at a time, as far as there is room. A burst ends at
 // the end of its chunk or of a page of 4 KiB. A chunk is held against the seal of its registration
 // before any of its commands is published. Where it differs, or the bus reports an error, nothing

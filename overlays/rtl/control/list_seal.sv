@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seal of a chunk, as fw_seal has it: eight lanes over its words, then one word of all. It takes
 // 32 bytes a cycle; after the last `seal` is there in eight cycles.
 module list_seal (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 128 KiB of words: instructions by one port, data by the other. Others than the core (the loader, units
 // that read a command's list) come in by the data's port when the core leaves it.
 module local_memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Board memory as an AXI4 master in the memory's clock: bursts of the list (ID 0) and the window's accesses
 // (ID 1), lines of 64 bytes. A read waits until each write before it has its response; a write that has
 // failed makes the window's next read fail. When the control is reset, what memory still owes is taken and

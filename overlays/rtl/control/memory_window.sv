@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A page of board memory at a time. The arena that covers (bank, page) is looked up at the first access
 // behind a new choice; a page that none covers reads as zeros and takes no writes. A write is over once
 // memory has taken it, before it is there; a read does not overtake it. A line that was read is kept until

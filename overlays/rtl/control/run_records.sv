@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run leaves: the registers LAST_INDEX and UNIT_STATE of each unit, and the sums of the
 // completion record. The value that is not finite is the first in the list, not in time.
 module run_records

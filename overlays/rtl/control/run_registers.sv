@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sequencer's registers, as hal.h and hal_card.h have them: the run's numbers, which stay until the
 // next one; what came of it; the digest of what the Router gathered, its first and its last sum.
 module run_registers
-  import abi_types::*;
   import sequencer_types::*;
 (
     input  logic                    clk,

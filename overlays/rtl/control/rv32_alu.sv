@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums, comparisons, bits and shifts; whether a branch is taken comes from the same subtraction.
 module rv32_alu
   import rv32_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The soft core: rv32imc, in order. Fetch, decode, execute, write back; docs/core.md has the cycles of
 // each instruction. An instruction that cannot be done stops the core until its reset.
 module rv32_core

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a 32-bit instruction of rv32im is to do. No CSRs: the control program has no handler, so ecall,
 // ebreak and whatever is not an instruction stop the core.
 module rv32_decode

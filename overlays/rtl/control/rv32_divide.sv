@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quotient or remainder, a bit a cycle.
 module rv32_divide (
     input  logic        clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 16-bit instruction as the 32-bit one that it stands for. What stands for none becomes 0, which is
 // not an instruction.
 module rv32_expand (
@@ -40,10 +41,11 @@ module rv32_expand (
       5'b01_010: word = {small_value, ZERO, 3'd0, rd, OP_IMM};
       // addi16sp, lui
       5'b01_011:
-      if ({half[12], half[6:2]} != 6'd0)
+      if ({half[12], half[6:2]} != 6'd0) begin
         if (rd == STACK)
           word = {{3{half[12]}}, half[4:3], half[5], half[2], half[6], 4'd0, STACK, 3'd0, STACK, OP_IMM};
         else word = {{15{half[12]}}, half[6:2], rd, LUI};
+      end
       // srli, srai, andi, sub, xor, or, and
       5'b01_100:
       case (half[11:10])

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words of instructions ahead of the one that is decoded. Memory answers a cycle later; a word is asked
 // for only where there is room for it.
 module rv32_fetch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A product of 32 by 32 bits in three cycles: four partial products, their sum, half of it.
 module rv32_multiply (
     input  logic        clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the modules of the soft core hand each other.
 package rv32_types;
   parameter int LOCAL_BITS = 17;  // address bits of local memory: 128 KiB from address 0

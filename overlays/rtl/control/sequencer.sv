@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a command list as docs/sequencer.md has it: every unit takes its own commands in order, units
 // run concurrently, counters say who waits for whom. The soft core has checked list and step; it gives
 // the run's numbers, holds them until `busy` falls, and reads what came of it.
@@ -482,7 +483,7 @@ module sequencer
         failed <= 1'b1;
         state <= DRAIN;
       end
-      DRAIN: if (fetch_idle && (unit_idle | UNITS'(1)) == '1 && !unit_abort) state <= IDLE;
+      DRAIN: if (fetch_idle && (unit_idle | UNITS'(1'b1)) == '1 && !unit_abort) state <= IDLE;
       default:
       if (start) begin
         failed <= 1'b0;

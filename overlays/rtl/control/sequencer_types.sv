@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sequencer's modules hand each other. Numbers of the list are abi_types'.
 package sequencer_types;
   import abi_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The core and its local memory. `load_*` is how the control program comes in, while `rst` holds the core,
 // and how units read a command's list and state.
 module soft_core

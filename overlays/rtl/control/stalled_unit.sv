@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unit to name when nothing moves, as stalled_unit of fw_dispatch.c: one that runs, other than the
 // Router, which may only wait for another board; then the Router; then the first in the list whose
 // counters did not come.

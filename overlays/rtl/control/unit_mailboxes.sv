@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mailboxes of the units: a memory that core and units share, and each unit's control word. A unit that
 // has a start reads its command here; it writes its result here, then its state.
 module unit_mailboxes
@@ -25,13 +26,14 @@ module unit_mailboxes
   logic [3:0] control[8], asked;
   logic asks_control, commands;
   assign commands = core_valid && core_write[0] && core_word == 6'd0;
-  always_ff @(posedge clk) begin
+  // a memory of two ports, each with its own process: always_ff may not share what it writes
+  always @(posedge clk) begin
     for (int lane = 0; lane < 4; lane++)
       if (core_valid && core_write[lane])
         words[{core_unit, core_word}][8*lane+:8] <= core_stored[8*lane+:8];
     core_read <= words[{core_unit, core_word}];
   end
-  always_ff @(posedge clk) begin
+  always @(posedge clk) begin
     if (unit_write) words[{unit_which, unit_word}] <= unit_stored;
     unit_data <= words[{unit_which, unit_word}];
   end

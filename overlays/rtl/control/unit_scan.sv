@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a unit has looked: `index` is its next command where one is found, else a place before it.
 // A chunk without one more of its commands takes a cycle.
 module unit_scan

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // One unit's command that runs and the one after it. That one is told to the unit as soon as it is
 // read; its counters are asked while the unit still runs, and again each time a counter has risen.
 module unit_slot
-  import abi_types::*;
   import sequencer_types::*;
 (
     input  logic     clk,

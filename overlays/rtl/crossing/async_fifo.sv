@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words into another clock, as many at a time as the memory has. Pointers count one bit further than the
 // memory and cross in Gray code, from flops: one bit changes a cycle, so what is seen is the pointer or the
 // one before. A place is read once its pointer is here, and written again once the other is back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bit of another clock: two flops. `d` is a flop of its clock, with no logic behind it; a change that is
 // shorter than a cycle of `clk` may be missed.
 module bit_sync (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pulses of one cycle into another clock. A level changes for each pulse, and the other side's copy comes
 // back; until then the next pulse is not taken. Resets as reset_pair has them.
 module pulse_cross (

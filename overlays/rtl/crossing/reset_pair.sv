@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resets of two clocks whose domains exchange words: what lies between them is emptied when either side is
 // reset, without a word that is torn or comes twice. `stop`: this side gives and takes nothing. `clear`: its
 // pointers go to zero; by then the other side has stopped. Both sides are reset together once, at power-on,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One side of reset_pair.
 module reset_side (
     input  logic clk,

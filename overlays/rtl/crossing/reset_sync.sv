@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reset of another clock, active high. The request is caught without the clock, however short it is; it
 // comes out with the clock and ends with it, some cycles after the request. `request` is a flop.
 module reset_sync (

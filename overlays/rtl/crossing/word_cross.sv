@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words into another clock, one at a time. `held` does not change from the request, a level, until the other
 // side's copy of it comes back; when the request is seen the word has stood for more than a cycle.
 // Resets as reset_pair has them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts rows of bytes into pieces that lie in one line where they come from and in one where they go.
 module copy_walk
   import dma_types::*;

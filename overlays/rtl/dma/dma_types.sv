@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the DMA unit's parts hand each other.
 package dma_types;
   import abi_types::*;

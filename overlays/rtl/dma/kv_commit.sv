@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV_COMMIT: the step header's COPY and COMMIT operations, in order, read from the control bank. A committed slot goes
 // to the page that the page table has for its position; positions that follow each other in both pages go together.
 // What an operation reads begins when all that was written before is there.

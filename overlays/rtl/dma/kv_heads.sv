@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Positions of all heads, one head after another: rows of the on-chip buffer into their lanes of a page, or lanes of
 // one page into those of another. Every block must lie in one arena. K is a line a column, so of one position each
 // value is a piece; V is moved as one run.

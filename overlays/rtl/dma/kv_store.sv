@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV_STORE: the rows' K and V into their scratch slots. Rows that follow each other and have slots of one page are
 // checked together, then moved.
 module kv_store

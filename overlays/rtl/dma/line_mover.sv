@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves pieces: reads each line once, turns it to where it goes, and writes a line when nothing more goes into it.
 // Lines may come back in any order; pieces are moved in theirs. With `sums` a piece's bytes are given out instead.
 module line_mover

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Up to 16 bytes of a bank from any byte on, of one line or of two.
 module memory_fetch
   import dma_types::*;

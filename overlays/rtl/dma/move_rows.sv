@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MOVE_ROWS: checks the ranges of all rows, then moves row by row.
 module move_rows
   import abi_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of a page, one after another: bank and line of each, as kv_layout.h has it. The first one takes a division
 // by the banks, a cycle a bit; blocks of a page are numbered without a gap, so the others take a step each.
 module page_walk

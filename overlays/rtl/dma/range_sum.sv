@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CHECKSUM: CRC-32 of a range, a line a cycle. Bytes of the first line before the range count as zero, and so do those
 // of the last one behind it: the state is taken back by as many zeros, before and afterwards.
 module range_sum

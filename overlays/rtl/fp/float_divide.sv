@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 a / b, or the square root of a, correctly rounded, subnormals kept; a bit a cycle, one at a time.
 module float_divide
   import float_types::*;

@@ -1,36 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 and FP16 values, and what the units of full FP32 share.
 package float_types;
   parameter logic [31:0] FLOAT_NAN = 32'h7fc00000;
   parameter logic [31:0] FLOAT_ONE = 32'h3f800000;
   parameter logic [31:0] FLOAT_NEGATIVE_ZERO = 32'h80000000;
 
-  // Leading zeros, 0..63; of zero 63.
-  function automatic logic [5:0] leading_zeros_64(input logic [63:0] value);
-    logic [31:0] part_32;
-    logic [15:0] part_16;
-    logic [7:0] part_8;
-    logic [3:0] part_4;
-    logic [1:0] part_2;
-    logic [5:0] zeros;
-    zeros[5] = value[63:32] == '0;
-    part_32 = zeros[5] ? value[31:0] : value[63:32];
-    zeros[4] = part_32[31:16] == '0;
-    part_16 = zeros[4] ? part_32[15:0] : part_32[31:16];
-    zeros[3] = part_16[15:8] == '0;
-    part_8 = zeros[3] ? part_16[7:0] : part_16[15:8];
-    zeros[2] = part_8[7:4] == '0;
-    part_4 = zeros[2] ? part_8[3:0] : part_8[7:4];
-    zeros[1] = part_4[3:2] == '0;
-    part_2 = zeros[1] ? part_4[1:0] : part_4[3:2];
-    zeros[0] = !part_2[1];
-    return zeros;
+  // Leading zeros by a tree of four parts each, so that its depth is that of few LUTs. Of four bits: whether one is set,
+  // zeros before it (3 of none).
+  function automatic logic [2:0] zeros_of_4(input logic [3:0] value);
+    return {value != 4'd0, !value[3] && !value[2], !value[3] && (value[2] || !value[1])};
+  endfunction
+
+  // Leading zeros, 0..15, and whether a bit is set; of zero 15.
+  function automatic logic [4:0] zeros_of_16(input logic [15:0] value);
+    logic [2:0] a, b, c, d, parts;
+    a = zeros_of_4(value[15:12]);
+    b = zeros_of_4(value[11:8]);
+    c = zeros_of_4(value[7:4]);
+    d = zeros_of_4(value[3:0]);
+    parts = zeros_of_4({a[2], b[2], c[2], d[2]});
+    return {parts, a[2] ? a[1:0] : b[2] ? b[1:0] : c[2] ? c[1:0] : d[1:0]};
   endfunction
 
   // Leading zeros, 0..31; of zero 31.
   function automatic logic [4:0] leading_zeros_32(input logic [31:0] value);
-    logic [5:0] zeros;
-    zeros = leading_zeros_64({32'd0, value});
-    return zeros[4:0];
+    logic [4:0] high, low;
+    high = zeros_of_16(value[31:16]);
+    low = zeros_of_16(value[15:0]);
+    return {!high[4], high[4] ? high[3:0] : low[3:0]};
   endfunction
 
   // Exact. A NaN stays one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leading zeros of 29 bits, 0..28; what it gives for zero means nothing.
 module leading_zeros_29 (
     input  logic [28:0] value,

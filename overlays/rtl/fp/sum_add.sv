@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The FP32 adder of sums of FP16 products, eight cycles from operands to sum (docs/numbers.md, 2 and
 // 3.3). A sum is mantissa * 2^(exponent - 72): 25 bits in two's complement, 2^23 <= |mantissa| <= 2^24;
 // zero has exponent 0. Such sums are multiples of 2^-48 far below FP32's largest value: they are never

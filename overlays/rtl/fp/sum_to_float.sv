@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sum of sum_add, with its flags, as FP32 and rounded to FP16 (docs/numbers.md, 1.2 and 3.3): one
 // register deep. flags: 0 finite, 1 infinity, 2 -infinity, 3 NaN.
 module sum_to_float (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the blocks of one column tile after the other: bank and first line of each, in a table that
 // `unit_fetch` reads. Blocks are numbered K fastest and placed as abi.h says; walking them in order
 // needs no division. Two tables: one is read while the next tile's is made.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two columns' sums of four products on a chain of DSP48E2s, packed as integer_pair has them: (d - a) * x for each tap, where
 // d and a hold two columns, 18 bits apart. The pre-adders take a off; the cascade of P adds, all of it in the cycle before
 // its register. Three cycles from operands to the sum. Simulated with a model of the primitive.

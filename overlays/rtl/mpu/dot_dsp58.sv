@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A column's sum of TAPS products, 9 bits by 8, on the DSP58s of a Versal device: three products each in
 // INT8 mode, joined along the cascade of P, whose stages take their operands one cycle after another.
 // ceil(TAPS/3) + 1 cycles. Simulated with a model of the primitive.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One column of one row: FP16 products summed as docs/numbers.md, 2 says. The eight segments take
 // turns in one eight-stage adder, slot by slot; the same adder then joins them by the tree and adds
 // the bias, which comes as a product with 1. `fp16_schedule` drives the control inputs.
@@ -53,7 +54,7 @@ module fp16_lane (
 
   logic signed [24:0] sum_mantissa, next_mantissa, b_mantissa;
   logic [6:0] sum_exponent, next_exponent, b_exponent;
-  assign b_mantissa = {product, 2'b00} | (hold_mantissa & {25{join_hold}});
+  assign b_mantissa = {product, 2'b00} | (unsigned'(hold_mantissa) & {25{join_hold}});
   assign b_exponent = product_exponent | (hold_exponent & {7{join_hold}});
   sum_add adder (
       .clk(clk),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LANES columns times ROWS rows of fp16_lane: one line of weights and one x a row each cycle, then
 // results, one column of every row a cycle. From `w` and `x` to the product three cycles; the controls
 // are those of fp16_lane and arrive with the product.

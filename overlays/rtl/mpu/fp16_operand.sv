@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An FP16 value as the lanes take it, two cycles later: signed_significand * 2^(exponent - 35).
 // Subnormals are normalized: the significand has 11 bits unless the value is zero; a zero has exponent
 // 0, the smallest subnormal 1. A multiplier shifts and negates. Infinity and NaN keep a significand

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact product of two normalized FP16 operands, one cycle: significand * 2^(exponent - 70), and
 // whether it is NaN or infinite.
 module fp16_product (

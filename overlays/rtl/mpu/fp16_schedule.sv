@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says what the lanes do in each cycle. A turn is eight cycles, a slot a segment. A stripe of columns
 // takes 32 turns a round, or k where k is less, then three turns for the tree and one for the bias; its results
 // leave while the next stripe runs. Where data is late a turn adds nothing: +0 changes no sum.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks memory for what the integer array reads: for each column tile its scales and its bias, and its blocks
 // one after another. The rows of x go first, where the command has been started; of one that was only
 // announced the buffers are filled. Blocks go round the slots of the stream buffer, tiles'

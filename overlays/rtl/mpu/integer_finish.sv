@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes a column tile's sums, or its totals of W4A8, through integer_round and on to result_store.
 module integer_finish
   import mpu_types::*;
@@ -25,14 +26,12 @@ module integer_finish
   localparam int BIAS_DELAY = 11;
   logic reading, valid_1;
   logic [5:0] left;  // columns whose values have not come out
-  logic [4:0] column_1;
   logic [31:0] scale_1, scale_2, scale_3;
   logic [BIAS_DELAY-1:0][15:0] bias;
   assign taken = reading && column == 5'd31;
   assign params_free = value_valid && left == 6'd1;
   always_ff @(posedge clk) begin
     valid_1 <= reading;
-    column_1 <= column;
     if (reading) column <= column + 5'd1;
     if (taken) reading <= 1'b0;
     if (value_valid) left <= left - 6'd1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sixteen columns times DEPTH rows of weights a cycle, for ROWS rows of x: exact sums (docs/numbers.md,
 // 6.2 and 6.3). The two halves of a column tile take turns. DEPTH is 8 with 4-bit weights, of which a
 // line has eight rows, or 4 for W8A8 alone. DSP58 1: products are a Versal device's (dot_dsp58); DSP48 1: a chain of
@@ -81,7 +82,7 @@ module integer_lanes
         assign whole = i >= 4 ? 0 : {14'd0, 9'($signed(high[8*(i%4)+:8])), 9'($signed(low[8*(i%4)+:8]))};
       end else begin : ultrascale
         assign narrow = DEPTH == 4 ? 0
-            : ({28'd0, high[8*(i%4)+4*(i/4)+:4]} - {28'd0, high_zero} << 18) +
+            : (({28'd0, high[8*(i%4)+4*(i/4)+:4]} - {28'd0, high_zero}) << 18) +
               ({28'd0, low[8*(i%4)+4*(i/4)+:4]} - {28'd0, low_zero});
         assign whole = i >= 4 ? 0
             : (32'($signed(high[8*(i%4)+:8])) << 18) + 32'($signed(low[8*(i%4)+:8]));

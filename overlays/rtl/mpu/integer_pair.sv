@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Four products of each of two columns by one multiplier each: (high*2^18 + low) * x. Summed while
 // packed, which would do for eight; then the low sum's borrow is given back to the high one. Two
 // cycles. Words have the widths of a computer, which simulates faster; 27 bits of weights count, the

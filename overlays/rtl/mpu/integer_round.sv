@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows the sums of a row, a column a cycle (docs/numbers.md, 6.2, 6.3 and 6.10): times the
 // column's scale, times the row's, plus the bias, then FP16 or FP32. Sixteen cycles.
 module integer_round

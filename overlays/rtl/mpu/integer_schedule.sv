@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads blocks from the stream buffer, a line a cycle, and says what each line is for. A sum is a whole
 // column of W8A8, or a part of a group of W4A8: what lies in one group and in one segment
 // (docs/numbers.md, 6.2 and 6.3). A sum begins when there is room for its result.

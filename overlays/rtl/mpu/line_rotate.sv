@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of all banks to all groups of an array: group g gets that of bank (g + turn) mod LINES. Blocks are
 // numbered K fastest over the banks, so a group whose tile begins in bank b and that begins (b - g) mod LINES
 // blocks late wants just that bank in turn t, whatever K is: no two groups want the same. Two bits of the turn

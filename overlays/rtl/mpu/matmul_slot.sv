@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls and the adapters' A*x as a part of a unit of the sequencer: checks a command as the kernels do, with their
 // status, as soon as it is told; lets its array fetch weights meanwhile; starts array and adapter unit, and tells
 // the result. Rows in other banks than the on-chip buffer, weights and tables are checked by the memory port while

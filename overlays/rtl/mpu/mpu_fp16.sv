@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX; W is FP16 or,
 // as W4A16, made FP16 on its way in. What adapters add comes from the adapter unit. One group of LANES
 // columns and ROWS rows behind one port that reads lines and one that writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
@@ -272,7 +273,7 @@ module mpu_fp16
     assign x[16*row+:16] = x_is_one ? 16'h3c00 : unit_line[16*x_column+:16];
   end
   logic [16*LANES-1:0] w;
-  logic [4:0] stripe_now, stripe_part;  // the latter: of the stripe whose line is here
+  logic [4:0] stripe_part;  // of the stripe whose line is here
   if (LANES == 32) begin : whole_lines
     assign w = stream_line;
   end else begin : parts
@@ -294,7 +295,9 @@ module mpu_fp16
       .round_free(round_free),
       .store_free(store_free && (!command.adapted || values_free)),
       .stream_address(stream_address),
-      .stripe_now(stripe_now),
+      // verilator lint_off PINCONNECTEMPTY
+      .stripe_now(),
+      // verilator lint_on PINCONNECTEMPTY
       .stripe_part(stripe_part),
       .x_unit(x_unit),
       .x_column(x_column),

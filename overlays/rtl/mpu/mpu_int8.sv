@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The INT8 half of the matmul array: W8A8, and with DEPTH 8 W4A8 as well, of a LORA_CMD_MATRIX. What
 // adapters add comes from the adapter unit. One group of sixteen columns times DEPTH and ROWS rows behind one
 // port that reads lines and one that writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the

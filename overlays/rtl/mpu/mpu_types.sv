@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the array's modules hand each other.
 package mpu_types;
   parameter int MAX_UNITS = 1024;  // of 32 columns: the longest row of x that fits

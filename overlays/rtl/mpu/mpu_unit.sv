@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
 // adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
 // checked, and its weights are fetched, while another one runs.
@@ -6,7 +7,8 @@ module mpu_unit
   import mpu_types::*;
 #(
     parameter int LANES = 32,    // of the FP16 array
-    parameter int DSP48 = 0,     // of the INT8 array
+    parameter int DSP48 = 0,     // of the INT8 array, and the next
+    parameter int DSP58 = 0,
     parameter int ROWS  = 1,     // of both
     parameter int DEPTH = 8,     // of the INT8 array
     parameter int TILES = 4096,  // of attention: scores that fit
@@ -174,7 +176,7 @@ module mpu_unit
       .write_bytes(bytes_written[FP16_ARRAY]), .write_data(data_written[FP16_ARRAY])
   );
   mpu_int8 #(
-      .ROWS(ROWS), .DEPTH(DEPTH), .DSP48(DSP48)
+      .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
   ) int8 (
       .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
       .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects a stripe's results, one column of every row a cycle, writes them to y as lines, counts
 // values that are not finite and notes the first row that has one (docs/numbers.md, 1.2).
 module result_store

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several units on one memory port that serves one unit of port_arbiter: reads and writes in turns, each on offer until
 // memory takes it. Lines go by their tags to the unit that asked. Writes are not told apart behind it.
 module shared_port #(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks memory for lines in the order in which the lanes need them: for each stripe of columns, round by
 // round, one unit of 32 columns of each segment, at last the bias. The rows of x go first, where the command
 // has been started; of one that was only announced the stream buffer is filled. A round

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose turn it is: the first that asks behind the one that was served last. One on offer stays until it is taken.
 module unit_turns #(
     parameter int UNITS     = 4,

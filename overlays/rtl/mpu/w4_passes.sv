@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says which pass w4_segments makes next: a part into its segment, an empty segment, or a step of the
 // tree of docs/numbers.md, 2.2, as soon as both its sums are there.
 module w4_passes

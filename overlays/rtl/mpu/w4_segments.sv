@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // W4A8 behind the exact sums (docs/numbers.md, 6.3): each part's FP32(sum)*FP32(scale) is added to its
 // segment, and segments are joined by the tree as they end. A pass is eight cycles of four columns; the
 // adder answers within a pass, so passes follow each other. One row; the passes are those of all rows.

@@ -1,9 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns units of 4-bit blocks into FP16 lines, a line a cycle. A unit of 32 columns comes as ten
 // lines: eight of values, its group's scales, and the zero points of the block. Two units have room:
 // one arrives while the other is turned.
-module w4_unpack
-  import mpu_types::*;
-(
+module w4_unpack (
     input  logic         clk,
     input  logic         rst,
     input  logic         restart,      // one cycle: nothing is under way

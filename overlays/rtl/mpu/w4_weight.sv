@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One weight of W4A16: FP16((value - zero) * scale), one cycle (docs/numbers.md, 6.4). The product is
 // exact before its rounding: 4 bits times 11.
 module w4_weight (

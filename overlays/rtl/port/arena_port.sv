@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between port_arbiter and memory: lines of banks become lines of the on-chip buffer or of board memory, by the arenas
 // that the host has written. Reads and writes each pass a line a cycle. A line of no arena does not reach memory: it is
 // answered as refused, when memory answers nothing. What memory reports as failed is passed on. Each line is a transfer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What asks for the arenas that the host writes to lora_ctrl, and what it gets.
 package arena_types;
   typedef logic [5:0] bank_t;

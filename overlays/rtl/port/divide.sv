@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quotient and remainder, a bit a cycle.
 module divide #(
     parameter int BITS = 32

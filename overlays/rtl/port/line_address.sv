@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where lines of banks lie in board memory, one after the other. Of each bank the two arenas that were accessed last are
 // kept: a line of one of them passes in a cycle. Others are looked up first. A line that no arena covers is refused.
 module line_address

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several units on one memory port, in turns. Lines may come back in any order: a read's tag carries its unit. A read
 // or write to a line waits for each write to it that was taken before, of any unit, until memory has it. What is
 // on offer to memory comes from registers and stays until it is taken.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether bytes of a bank lie in one arena. Arenas are those that the host writes to lora_ctrl, whole lines; the
 // on-chip buffer is one by itself. First it looks at the arena that held the bank's last range, then at all, one a
 // cycle.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether rows of an operand begin at whole elements and, in the on-chip buffer, end within it. Where they lie in other
 // banks the memory port knows.
 module row_range

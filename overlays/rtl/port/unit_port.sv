@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between a unit and its memory port: lets a command end at any cycle. After an abort nothing new goes out; what
 // is on offer stays until memory takes it, as a bus demands; answers that are still to come are dropped. Then the
 // unit `runs` again. Until then `clear` resets it, for longer than anything stays in its pipelines.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One command of a slot, from the end of its checks to its result: the unit runs it, or its status says why not.
 // An error of the memory port ends it: what no arena covers is ERR_ADDRESS, what memory reports is ERR_UNIT. A result is
 // told when all writes are in memory. An abort ends the unit too, and no result comes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a frame is of an earlier gather, or of a later one. Numbers of epochs and steps go round.
 module frame_age
   import abi_types::*;

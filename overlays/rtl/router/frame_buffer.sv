@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole frames, first in, first out. A frame that is being written counts from its commit on: without one it was
 // never there. Lines of the frame at the head can be read in any order.
 module frame_buffer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a frame from its header and pieces of its payload: lines of the sender's buffer, then the CRC, made line by
 // line; the zeros that stand behind the last byte meanwhile are taken back in six steps.
 module frame_maker

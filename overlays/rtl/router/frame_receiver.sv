@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames from a link, each with a note of whether it is whole and its CRC holds. Bytes behind a right frame are
 // taken as zero, so its state is one of 64 that are known.
 module frame_receiver

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames on their way to a link: a frame leaves once it is whole, so none is ever cut short.
 module frame_sender
   import router_types::*;

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a gather's command and list say, checked as the emulator checks it: which boards take part, where the rows lie,
 // and which port leads where.
 module gather_check
   import abi_types::*;
-  import router_types::*;
 (
     input  logic           clk,
     input  logic           rst,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes of each row group and segment that have not come yet, and how many row groups of a segment are complete.
 module gather_counts
   import router_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which blocks a gather consists of, as every board works it out for itself: shares and segments in whole units,
 // then for each source and row group blocks of consecutive segments, as many as one frame holds.
 module gather_plan

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a gather goes, from its start to its result: checked, planned, run, ended by what a lane or a link says. Frames are
 // counted in all and by port; what the firmware asks of a gather that is not over stays until the next one.
 module gather_run
   import abi_types::*;
-  import router_types::*;
 (
     input  logic             clk,
     input  logic             rst,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32 of a gather's rows, one after another, from the CRCs of runs in any order: each times x to the power of the
 // bits behind it, four factors a run, and all added up.
 module gather_sum

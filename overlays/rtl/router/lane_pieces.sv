@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes between the frames of a lane and memory, in pieces that lie in one line of each: filing what came, making a frame
 // of what is own, and the sums of both.
 module lane_pieces

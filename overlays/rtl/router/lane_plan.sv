@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a gather's plan says of a frame's block, how far each block is, and which part of this board's own is next. Of
 // one lane: frames that go one way.
 module lane_plan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two lanes at one memory port. What is on offer stays until it is taken.
 module lane_ports (
     input  logic              clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of memory in the order in which they were asked for, though they may come in any; a note goes with each.
 module line_reads #(
     parameter int DEPTH_BITS = 3,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The link test: numbered frames of a pattern both ways by each port, and what comes in is compared word by word. Its
 // record, struct lora_link_test, lies in the core's local memory and is kept up to date from frame to frame. A frame at
 // a time is made or compared, in turns, a word a cycle.
@@ -67,8 +68,9 @@ module link_test
   assign data = head_data[port];
   assign head = data[255:0];
   assign testing = state != IDLE;
-  for (genvar p = 0; p < 2; p++)
+  for (genvar p = 0; p < 2; p++) begin : ports
     assign whole[p] = !enabled[p] || (results[p].sent == frames && results[p].received == frames);
+  end
 
   // --- local memory: size, frames, payload, seed, both `enabled`; results -----------------------------
   assign local_valid = state == ASK || state == STORE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a part of a block into pieces that lie in one line of the frame and in one line of memory. A part is bytes
 // of rows, one row after another.
 module part_walk

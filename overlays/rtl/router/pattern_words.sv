@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words of the link test's pattern: serial, port, number, seed, then each word mixed from a key and its index. Two cycles
 // from the index to the word.
 module pattern_words (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRCs of runs: bytes of one row, which come in pieces of memory's lines, in order. Bytes of a line that are not the
 // run's count as zeros, so a run is as if it ended where its last line does.
 module piece_sum

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Router, a unit of the sequencer: all-gathers of rows in the on-chip buffer over two links, one at a time, as
 // docs/rtl.md has it. Lane i sends by port i and takes what comes in by the other one.
 module router

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One direction of a gather: frames that come in by one port are checked, forwarded by the other and filed, and this
 // board's own frames leave by that other port. One frame is worked on at a time, what has come before what is own.
 // Own frames wait until two more, and one under way, fit where frames come in, so that a ring keeps room.

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both lanes of the Router with their links, at one memory port, and the link test, which uses them while no gather runs.
 module router_lanes
-  import abi_types::*;
   import rv32_types::*;
   import router_types::*;
 (

@@ -1,7 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the Router's parts share: widths, a block of the plan, and the CRC-32 of frames in lines of 64 bytes.
 package router_types;
-  import abi_types::*;
-
   parameter int FRAME_LINES = 65;  // of the longest frame: 32 bytes, 4096 and 4
   parameter int SLOTS = 7;         // frames a buffer holds; 455 of a block RAM's 512 lines
   parameter int HEADER_BYTES = 32;

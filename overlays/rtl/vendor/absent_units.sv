@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In the place of units that a board does not have: each command fails at once, so a run ends with a record
 // that names the unit, not by the watchdog.
 module absent_units

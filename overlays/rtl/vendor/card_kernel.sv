@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole board as a kernel of the vendor's shells: registers and interrupt, a memory port a bank, the on-chip buffer,
 // both links' streams, the control program in a ROM beside it. All of it is in ap_clk; ap_rst_n is the shell's,
 // synchronous to it and at least 16 cycles long. What is the board's own comes by parameters.
 module card_kernel
   import abi_types::*;
   import rv32_types::*;
-  import sequencer_types::*;
 #(
     parameter logic [31:0]         BOARD_KIND     = LORA_BOARD_U280,
     parameter logic [31:0]         SERIAL         = 32'd0,
@@ -17,6 +17,7 @@ module card_kernel
     parameter logic [6*PORTS-1:0]  SPAN_BITS      = '0,
     parameter int                  LANES          = 32,  // of card
     parameter int                  DSP48          = 0,   // 1 for UltraScale+
+    parameter int                  DSP58          = 0,   // 1 for Versal
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 4
 ) (
@@ -349,7 +350,8 @@ module card_kernel
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .CYCLES_PER_MS(CYCLES_PER_MS),
       .LANES(LANES),
-      .DSP48(DSP48)
+      .DSP48(DSP48),
+      .DSP58(DSP58)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A board's control as a kernel of the vendor's shells: registers and interrupt, board memory by one port, the
 // control program in a ROM beside it. Units and links are absent: their commands fail. All of it is in ap_clk;
 // ap_rst_n is the shell's, synchronous to it and at least 16 cycles long. What is the board's own comes by parameters.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the control program from a ROM into local memory behind each reset, while `restart` holds the core:
 // the program changes its data, so what it began with is not there any more. `crc` is the CRC-32 of what was
 // written, as the image's header has it of its code.

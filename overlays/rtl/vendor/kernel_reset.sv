@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel's reset behind the shell's, which is synchronous to the clock: held for as long as both sides of each crossing
 // need (reset_pair).
 module kernel_reset (

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between a shell's AXI4-Lite and host_port. The shell's reset ends before the kernel's: until then nothing is taken.
 // Addresses beyond the registers are no registers again 8 KiB further. Until the control program begins, registers are
 // those of before the reset, and are read as zeros: they are cleared in the first 256 cycles behind `restart`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slopes and shifts of the chords of docs/numbers.md, 4.2, both tables: a memory that answers a cycle later.
 module gelu_table
   import vfu_program::*;

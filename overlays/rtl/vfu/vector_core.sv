@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs programs (vfu_program) on vectors of 32 elements: four lanes, sixteen registers of a vector, tables
 // of GELU. An instruction takes eight cycles, division and square root a bit a cycle and element.
 module vector_core

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every fourth element of the vectors: sixteen registers of eight elements, and the arithmetic. What is
 // issued in a cycle is in its register seven cycles later.
 module vector_lane

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a vector operation touches of x, y and z, and what its fields must be: as the kernels of csrc/kernels/units
 // find it. Tables are looked at by the memory port.
 module vector_operands

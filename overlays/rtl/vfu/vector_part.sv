@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector unit behind its slot: a unit of the sequencer on a port of memory.
 module vector_part (
     input  logic               clk,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector unit as a unit of the sequencer: checks a command as the kernels do, with their status, works out what the
 // unit needs besides the command's fields, and tells the result. Rows in other banks than the on-chip buffer, and
 // tables, are checked by the memory port while the unit runs.

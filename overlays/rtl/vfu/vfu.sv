@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector unit: a LORA_CMD_VECTOR, row by row, group by group (vfu_types' shape_t), at most 32 columns
 // at a time. Of these it reads what the operation needs, runs a program on it (vfu_program), and folds or
 // writes what the program stored.
@@ -211,7 +212,6 @@ module vfu
 
   // programs
   logic core_finished, stores_2;
-  logic [2:0] next_beat;  // of memories: there is none here
   logic [2:0] beat_2;
   logic [3:0] rest;  // cycles of a row's begin
   logic [7:0][31:0] folded;
@@ -254,7 +254,9 @@ module vfu
       .scalars(scalars),
       .instruction(instruction),
       .beat(beat),
-      .next_beat(next_beat),
+      // verilator lint_off PINCONNECTEMPTY
+      .next_beat(),
+      // verilator lint_on PINCONNECTEMPTY
       .loaded(loaded),
       .finished(core_finished),
       .stores(stores_2),

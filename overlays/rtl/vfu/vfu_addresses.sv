@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of each stream is read for a chunk of columns, and where its results belong.
 module vfu_addresses
   import vfu_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folds up to 32 elements, in order, into a number that it keeps: their sum, one for each of eight
 // segments (docs/numbers.md, 2.1), their largest magnitude, NaN left out, or the first maximum with its
 // index, where a NaN is the maximum. A sum takes five cycles an element, a maximum one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each operation folds, reads and stores, and where its programs begin.
 module vfu_operation
   import vfu_types::*;

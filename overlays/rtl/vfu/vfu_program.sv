@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Made by tools/vfu_program.py: programs of the vector unit, their constants, the GELU
 // tables of docs/numbers.md, 4.2, tanh first.
 package vfu_program;
   import vfu_types::*;
-  parameter int PROGRAM_LENGTH = 508;
   parameter logic [8:0] AT_EMBED = 9'd0;
   parameter logic [8:0] AT_ADD_POSITION = 9'd6;
   parameter logic [8:0] AT_RESIDUAL = 9'd11;

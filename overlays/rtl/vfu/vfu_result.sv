@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects up to 32 elements at the bytes where they belong, then writes the lines that hold them.
 module vfu_result
   import vfu_types::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads up to 128 bytes of each of four streams, from any address on, and hands out four elements of one
 // of them a cycle. Lines may come back in any order: their tag says where they belong. A line's words lie
 // in sixteen memories, so that four elements may begin anywhere.

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the vector unit's modules hand each other. A vector has 32 elements of FP32: a line of FP16.
 // An instruction takes eight cycles, four elements a cycle, and answers within them, so instructions
 // follow each other without a look at what they read.
 package vfu_types;
   parameter int LANES = 4;
-  parameter int BEATS = 8;
   typedef enum logic [5:0] {
     OP_ADD          = 6'd0,
     OP_SUBTRACT     = 6'd1,
@@ -50,7 +50,7 @@ package vfu_types;
   // Constants from here on are not in the program: the command's, the row's and the group's.
   parameter logic [5:0] SCALAR_INDEX = 6'd46;    // of the first maximum, an integer
   parameter logic [5:0] SCALAR_LENGTH = 6'd47;   // columns that were folded, an integer
-  parameter logic [5:0] SCALAR_FOLDED = 6'd48;   // and the next seven: a segment each
+  // 6'd48 and the next seven: what was folded, a segment each
   parameter logic [5:0] SCALAR_COMMAND = 6'd56;
   parameter logic [5:0] SCALAR_NUMERATOR = 6'd57;
   parameter logic [5:0] SCALAR_PLUS = 6'd58;     // 1 or -0, added to gamma

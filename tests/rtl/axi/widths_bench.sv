@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wide words become halves and whole words again; the halves can be seen and held back.
 module widths_bench (
     input  logic         clk,

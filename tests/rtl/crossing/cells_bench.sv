@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All cells between the same two clocks, a to b; the driver is cells.cpp.
 module cells_bench (
     input  logic         a_clk,

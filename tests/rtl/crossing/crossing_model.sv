@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What flops and memories see of another clock in simulation: metastable.hpp.
 package crossing_model;
   import "DPI-C" function int crossing_new();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control's ports to host, memory and a link between their clocks; the driver (ports.cpp) plays the
 // control. Registers are a memory here.
 module ports_bench

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DSP48E2 as UG579 describes it, as far as overlays/rtl uses it: the pre-adder's D - A in its register, B in one, the
 // product in M, and the ALU's sum with nothing or PCIN, modulo 2^48, with or without a register. Anything else ends the
 // simulation.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DSP58 as AM004 describes it, as far as overlays/rtl uses it: INT8 mode, in which A holds three elements of 9 bits in
 // two's complement and B three of 8, and the multiplier gives the sum of their products; registers of A, B, M and P; the
 // ALU's sum with nothing, C or PCIN, modulo 2^58. Anything else ends the simulation.

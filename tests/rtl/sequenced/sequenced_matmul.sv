@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sequencer and an array of FP16 as its MPU; a test plays the other units.
 module sequenced_matmul
   import abi_types::*;

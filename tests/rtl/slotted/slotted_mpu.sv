@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MPU before an arbiter. A test plays sequencer, step and memory.
 module slotted_mpu #(
     parameter int LANES = 8,

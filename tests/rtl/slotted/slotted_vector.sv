@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector unit behind its slot, and the arbiter before memory. A test plays sequencer, step and memory.
 module slotted_vector (
     input  logic            clk,

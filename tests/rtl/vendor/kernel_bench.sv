@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed top with the names that tests/rtl/crossing's host and memory know.
 module kernel_bench (
     input  logic         ap_clk,
