@@ -63,9 +63,9 @@ module channel_queue
     status = ENDED_DONE;
     if (command.merge != blocks) status = REFUSED_MERGE;
     if (32'(command.bank_count) != CHANNELS) status = REFUSED_BANKS;
-    if (command.k == 16'd0 || command.k > 16'(MAX_K)) status = REFUSED_K;
     if (command.n == 32'd0 || command.n > 32'h1000000 || command.rows == 7'd0 || command.rows > 7'd64) status = REFUSED_SIZE;
     if (command.four_bit && low_k != 16'd0) status = REFUSED_SIZE;
+    if (command.k == 16'd0 || command.k > 16'(MAX_K)) status = REFUSED_K;
     if (command.four_bit == command.eight_bit || command.adapted || (command.four_bit && command.group_log == 2'd3))
       status = REFUSED_KIND;
   end
