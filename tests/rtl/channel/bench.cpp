@@ -21,7 +21,7 @@
 
 namespace {
 
-constexpr uint32_t BANK_COUNT = 64, LIMIT = 1u << 24, NEVER = ~0u;
+constexpr uint32_t BANK_COUNT = 64, LIMIT = 1u << 21, NEVER = ~0u;
 constexpr uint32_t DONE = 0, FAILED = 1; // channel_types.sv
 using Banks = std::map<uint32_t, std::vector<uint8_t>>;
 

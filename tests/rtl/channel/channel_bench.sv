@@ -7,7 +7,7 @@ module channel_bench
     parameter int CHANNELS = `CHANNELS,  // by macros: Verilator gives -G to hierarchical blocks too
     parameter int ROWS = `ROWS,
     parameter int QUEUE = `QUEUE,
-    parameter int LINES = `LINES,
+    parameter int LINES = `BUFFER,
     parameter int FINISHERS = `FINISHERS
 ) (
     input  logic                clk,
