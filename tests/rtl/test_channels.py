@@ -4,6 +4,8 @@ commands that are announced ahead, ended by aborts and resets at any cycle and b
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.rtl.channel_rig import (
     Channels,
     random_groups,
 )
-from tests.rtl_rig import FP32, first_then_long, mistaken
+from tests.rtl_rig import FP32, SOURCES
 
 pytestmark = pytest.mark.rtl
 
@@ -28,6 +30,11 @@ SHAPES = [
     Channels(1664, 333, rows=2, group=128, y_type=FP32), Channels(1152, 7, rows=3, group=128, extreme=0.3),
     Channels(1664, 97, group=64, row_scales=True, bias=False), Channels(1152, 290, rows=2, group=32, first=3),
 ]  # fmt: skip
+
+
+def first_then_slow(cases: Iterable[str]) -> list[Any]:
+    first, *others = cases
+    return [first, *(pytest.param(case, marks=pytest.mark.slow) for case in others)]
 
 
 def bench(channels: int, **variables: object) -> Path:
@@ -155,44 +162,82 @@ def test_w8a8_and_a_second_matmul(four: Path, tmp_path: Path) -> None:
 
 # --- mistakes -------------------------------------------------------------------------------------
 
-WORK, FETCH, SCHEDULE = "channel/channel_work.sv", "channel/channel_fetch.sv", "channel/channel_schedule.sv"
-PASSES, CHANNEL, FINISH = "channel/channel_passes.sv", "channel/channel.sv", "channel/channel_finish.sv"
-QUEUE, PARAMS, MATMUL = "channel/channel_queue.sv", "channel/channel_params.sv", "channel/channel_matmul.sv"
+WORK, FETCH, SCHEDULE = "channel_work.sv", "channel_fetch.sv", "channel_schedule.sv"
+PASSES, CHANNEL, FINISH = "channel_passes.sv", "channel.sv", "channel_finish.sv"
+QUEUE, PARAMS, MATMUL, WRITES = "channel_queue.sv", "channel_params.sv", "channel_matmul.sv", "channel_writes.sv"
+SEEDS = (1, 2, 3)
+# What is wrong: file, a text that it has once, in it an expression, what would stand there.
 MISTAKES = {
-    "the last tile is not cut": (FINISH, "columns > 25'd32 ? 6'd32 : columns[5:0]", "6'd32"),
-    "first is rotated the other way": (
-        WORK, "index[LOG-1:0] - descriptor.begin_bank", "index[LOG-1:0] + descriptor.begin_bank"
+    "the last tile is not cut": (FINISH, "{}", "columns > 25'd32 ? 6'd32 : columns[5:0]", "6'd32"),
+    "first is not rotated": (
+        WORK, "first_1 <= {};", "index[LOG-1:0] - descriptor.begin_bank[LOG-1:0]", "index[LOG-1:0]"
     ),
-    "banks before that of tile 0 begin with the others": (WORK, "before_1 ? {18'd0", "1'b0 ? {18'd0"),
-    "the neighbour group's scales": (SCHEDULE, "{5'b01000, group}", "{5'b01000, group ^ 2'd1}"),
-    "a full buffer takes lines": (FETCH, "held != count_t'(LINES)", "1'b1"),
-    "a segment ends a unit early": (SCHEDULE, "unit + 11'd1 == border[13:3]", "unit + 11'd2 == border[13:3]"),
-    "groups are not cut at segments": (SCHEDULE, "group_end || segment_end;", "group_end;"),
-    "the queue overwrites": (QUEUE, "count == (PLACE + 1)'(QUEUE)", "1'b0"),
-    "an abort leaves lines": (FETCH, "      write_at <= '0;\n      level <= '0;\n", "      write_at <= '0;\n"),
-    "rows are swapped": (CHANNEL, "feed_tag.row == row[1:0]", "feed_tag.row == 2'(ROWS - 1 - row)"),
-    "rows of y are swapped": (FINISH, "put.row |= r[1:0];", "put.row |= 2'(ROWS - 1 - r);"),
-    "more rows read other weights": (FETCH, "pass_end ? work.line : next_line + 32'd1", "next_line + 32'd1"),
-    "the other side's totals": (CHANNEL, "read_side <= total_side", "read_side <= !total_side"),
-    "a failed line is used": (CHANNEL, "&& stream[512]) bad <= 1'b1", "&& 1'b0) bad <= 1'b1"),
-    "failed scales are used": (FINISH, "params_bad <= params_bad || failed", "params_bad <= params_bad && failed"),
-    "failed x is used": (MATMUL, "(bad || x_failed)", "bad"),
-    "scales of the tile before": (PARAMS, "scale_line <= scale_line + 32'd2", "scale_line <= scale_line + 32'd0"),
-    "a pass ends before its last tile": (MATMUL, "settling == 4'd0 && all_over", "settling == 4'd0"),
-    "the tree joins in another order": (PASSES, "next.to = SUM_FOUR", "next.to = SUM_TWO"),
-    "long K is taken": (QUEUE, "|| command.k > 16'(MAX_K)", ""),
+    "banks before that of tile 0 begin with the others": (
+        WORK, "{}", "before_1 ? {18'd0, descriptor_1.tile_lines} : 32'd0", "32'd0"
+    ),
+    "the neighbour group's scales": (SCHEDULE, "{}", "{5'b01000, group}", "{5'b01000, group ^ 2'd1}"),
+    "a full buffer takes lines": (FETCH, "{}", "held != count_t'(LINES)", "1'b1"),
+    "a segment ends a unit early": (
+        SCHEDULE, "{}", "unit + 11'd1 == border[13:3]", "unit + 11'd2 == border[13:3]"
+    ),
+    "groups are not cut at segments": (SCHEDULE, "{}", "group_end || segment_end", "group_end"),
+    "the queue overwrites": (QUEUE, "{}", "count == (PLACE + 1)'(QUEUE)", "1'b0"),
+    "an abort leaves lines": (FETCH, "level <= {};", "'0", "level"),
+    "rows of x are swapped": (CHANNEL, "{}", "feed_tag.row == row[1:0]", "feed_tag.row == 2'(ROWS - 1 - row)"),
+    "rows of y are swapped": (FINISH, "put.row |= {};", "r[1:0]", "2'(ROWS - 1 - r)"),
+    "more rows read other weights": (FETCH, "{}", "pass_end ? work.line : next_line + 32'd1", "next_line + 32'd1"),
+    "the other side's totals": (CHANNEL, "read_side <= {};", "total_side", "!total_side"),
+    "a failed line is used": (CHANNEL, "{}) bad <= 1'b1", "stream[512]", "1'b0"),
+    "failed scales are used": (
+        FINISH, "params_bad <= {};", "params_bad || failed[{picked, use_side[picked]}]", "params_bad"
+    ),
+    "failed x is used": (MATMUL, "{}", "(bad || x_failed)", "bad"),
+    "scales of the tile before": (PARAMS, "{}", "scale_line + 32'd2", "scale_line"),
+    "scales of the other side": (FINISH, "{}", "scale_lines[{link, side, column_1[4]}]",
+                                 "scale_lines[{link, !side, column_1[4]}]"),
+    "a pass ends before its last tile": (
+        MATMUL, "{}", "settling == 4'd0 && all_over && all_quiet", "settling == 4'd0 && all_quiet"
+    ),
+    "the tree joins in another order": (PASSES, "next.to = {};", "SUM_FOUR", "SUM_TWO"),
+    "long K is taken": (QUEUE, "{}", "command.k > 16'(MAX_K)", "1'b0"),
+    "the last row that is not finite": (WRITES, "{}", "{25'd0, line.row} < nonfinite_row", "1'b1"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", first_then_long(MISTAKES))
-def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
-    sources = mistaken(tmp_path, *MISTAKES[name])
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A bench with all mistakes in it, of which `+mistake=N` makes one, and its groups."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    sources = Path(shutil.copytree(SOURCES, folder / "rtl"))
+    for number, (name, around, right, wrong) in enumerate(MISTAKES.values(), 1):
+        text = (sources / "channel" / name).read_text()
+        before, behind = around.split("{}")
+        assert text.count(before + right + behind) == 1, (name, right)
+        chosen = f"(channel_types::mistake == {number} ? ({wrong}) : ({right}))"
+        text = text.replace(before + right + behind, before + chosen + behind)
+        (sources / "channel" / name).write_text(text)
+    types = sources / "channel" / "channel_types.sv"
+    types.write_text(types.read_text().replace("package channel_types;", "package channel_types;\n  int mistake = 0;"))
     program = build(
-        "channel", sources=sources, folder=tmp_path / "build", CHANNELS=2, BUFFER=256, BLOCKS="", OPT="-O0"
+        "channel", sources=sources, folder=folder / "build", CHANNELS=2, BUFFER=256, BLOCKS="", MORE="-DMISTAKES"
     )
-    rig = ChannelRig(2, tmp_path / "groups")
+    rig = ChannelRig(2, folder / "groups")
     for one in SHAPES:
         rig.write([one])
-    random_groups(rig, 5, 60)
+    random_groups(rig, 5, 40)
     rig.close()
-    assert any(run(program, tmp_path / "groups", seed).returncode != 0 for seed in range(1, 5))
+    for seed in SEEDS:
+        counted(run(program, folder / "groups", seed))  # nothing is wrong yet
+    return program, folder / "groups"
+
+
+@pytest.mark.parametrize("name", first_then_slow(MISTAKES))
+def test_mistake_is_noticed(spoiled: tuple[Path, Path], name: str) -> None:
+    program, groups = spoiled
+    number = 1 + list(MISTAKES).index(name)
+    for seed in SEEDS:
+        done = run(program, groups, seed, f"+mistake={number}")
+        if done.returncode != 0:
+            assert "group " in done.stderr or "Assertion failed" in done.stdout + done.stderr
+            return
+    pytest.fail(f"{name}: not noticed")

@@ -28,7 +28,9 @@ module channel
     input  logic                   push,
     input  descriptor_t            descriptor,
     input  logic                   go,       // x of the pass is there
+    /* verilator lint_off UNUSEDSIGNAL */
     input  read_rsp_t              feed,
+    /* verilator lint_on UNUSEDSIGNAL */
     output logic                   over,     // all totals of the pass have been taken
     output logic                   bad,      // a line of this command could not be read
     output tile_t                  tile,
@@ -45,7 +47,9 @@ module channel
   end
 
   // --- the port ----------------------------------------------------------------------------------
+  /* verilator lint_off UNUSEDSIGNAL */
   logic clear, line_here, request_taken, no_ready, no_write;
+  /* verilator lint_on UNUSEDSIGNAL */
   mem_req_t wanted;
   unit_port memory_port (
       .clk(clk),
@@ -152,7 +156,9 @@ module channel
 
   // --- x and the exact sums ----------------------------------------------------------------------
   logic feed_valid;
+  /* verilator lint_off UNUSEDSIGNAL */
   x_tag_t feed_tag;
+  /* verilator lint_on UNUSEDSIGNAL */
   logic [511:0] feed_data;
   always_ff @(posedge clk) begin
     feed_valid <= feed.valid && feed.tag.x.is_x && !feed.tag.x.is_scale;

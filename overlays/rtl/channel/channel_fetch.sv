@@ -12,7 +12,9 @@ module channel_fetch
     input  logic         clk,
     input  logic         rst,
     input  logic         work_valid,
+    /* verilator lint_off UNUSEDSIGNAL */
     input  work_t        work,
+    /* verilator lint_on UNUSEDSIGNAL */
     output logic         work_next,
     output mem_req_t     request,
     input  logic         ready,

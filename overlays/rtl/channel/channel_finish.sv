@@ -60,7 +60,9 @@ module channel_finish
   logic [1:0] there[2*2**LOG];
   logic [2*2**LOG-1:0] complete, failed;
   logic [4:0] from_first;
+  /* verilator lint_off UNUSEDSIGNAL */
   params_tag_t at;
+  /* verilator lint_on UNUSEDSIGNAL */
   link_t at_link;
   logic param_here;
   assign at = feed.tag.params;
@@ -82,8 +84,8 @@ module channel_finish
     for (int i = 0; i < LINKS; i++) can[i] = tiles_1[i].valid && complete[{i[LOG-1:0], use_side[i]}];
     picked = last;
     for (int i = LINKS; i >= 1; i--) begin
-      automatic int next = (int'(last) + i) & (LINKS - 1);
-      if (can[next[LOG-1:0]]) picked = next[LOG-1:0];
+      automatic link_t next = link_t'((int'(last) + i) & (LINKS - 1));
+      if (can[next]) picked = next;
     end
   end
   assign picks = state == PICK && can != '0 && queued <= (QUEUE_LOG + 1)'(2 ** QUEUE_LOG - 2 * MOST);
@@ -112,14 +114,13 @@ module channel_finish
   end
 
   // --- which tile ----------------------------------------------------------------------------------
-  logic stream_valid, stream_end;
+  logic stream_valid;
   logic [4:0] column_1;
   logic [ROWS-1:0][31:0] sums_1;
   logic [5:0] draining;
   logic [24:0] begin_column, columns;
   assign begin_column = {tile_in, 5'd0};
   assign columns = fields.n - begin_column;  // from the tile's first on
-  assign stream_end = stream_valid && column_1 == 5'd31;
   always_ff @(posedge clk) begin
     take <= '0;
     params_taken <= '0;
@@ -128,7 +129,7 @@ module channel_finish
     if (stream_valid) column_1 <= column_1 + 5'd1;
     left_in <= columns > 25'd32 ? 6'd32 : columns[5:0];
     if (draining != 6'd0) draining <= draining - 6'd1;
-    unique case (state)
+    case (state)
       PICK:
       if (picks) begin
         state <= STREAM;
@@ -213,7 +214,7 @@ module channel_finish
         .clk(clk),
         .valid(stream_valid),
         .is_single(fields.four_bit),
-        .sum(sums_1[row]),
+        .sum($signed(sums_1[row])),
         .total(sums_1[row]),
         .scale(scale),
         .row_scale(fields.row_scales ? row_scale[row] : FLOAT_ONE),

@@ -78,7 +78,9 @@ module channel_matmul
 
   // --- commands ----------------------------------------------------------------------------------
   logic announce, full, empty, push, params_valid, params_next, head_valid, head_next;
+  /* verilator lint_off UNUSEDSIGNAL */
   command_t params, head;
+  /* verilator lint_on UNUSEDSIGNAL */
   status_t head_status;
   descriptor_t descriptor;
   logic [$clog2(QUEUE):0] unstarted;
@@ -180,13 +182,13 @@ module channel_matmul
   state_t state;
   pass_fields_t fields;
   logic [ROWS-1:0][31:0] row_lines;
-  logic [31:0] x_line, row_line, y_line;
+  logic [31:0] row_line, y_line;
   logic [6:0] rows_left;
   logic [2:0] row, x_row;
   logic [9:0] x_index, x_lines, last_index;
   logic [11:0] x_waiting;
   logic [3:0] settling;
-  logic first_pass, x_last, x_done, pass_over, ends, writes_quiet, fails_now, x_failed;
+  logic x_last, x_done, pass_over, ends, writes_quiet, fails_now, x_failed;
   logic [31:0] nonfinite_count, nonfinite_row;
   status_t status;
   logic ended;
@@ -216,7 +218,7 @@ module channel_matmul
         row_line <= row_line + head.x_stride;
       end
     end
-    unique case (state)
+    case (state)
       IDLE:
       if (head_valid && started && head_status == ENDED_DONE) begin
         state <= PLACE;

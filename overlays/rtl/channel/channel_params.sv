@@ -12,7 +12,9 @@ module channel_params
     input  logic                clk,
     input  logic                rst,
     input  logic                command_valid,
+    /* verilator lint_off UNUSEDSIGNAL */
     input  command_t            command,
+    /* verilator lint_on UNUSEDSIGNAL */
     output logic                next,   // one cycle: all has been asked for
     input  logic [CHANNELS-1:0] taken,  // one cycle: a tile's have been used
     output read_req_t           wanted,
@@ -46,7 +48,7 @@ module channel_params
   always_ff @(posedge clk) begin
     for (int i = 0; i < CHANNELS; i++)
       room[i] <= room[i] + {1'b0, taken[i]} - {1'b0, takes_room && channel == i[LOG-1:0]};
-    unique case (state)
+    case (state)
       BEGIN:
       if (command_valid) begin
         rows_left <= command.rows;

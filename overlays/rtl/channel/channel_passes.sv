@@ -15,7 +15,9 @@ module channel_passes
     input  logic         clk,
     input  logic         rst,
     input  logic         start,  // one cycle: all tiles of a pass over the weights
+    /* verilator lint_off UNUSEDSIGNAL */
     input  work_t        work,
+    /* verilator lint_on UNUSEDSIGNAL */
     input  logic         part_waiting,  // the oldest sums are there
     input  logic         part_segment_end,
     output logic         part_done,     // one cycle: they are read
@@ -25,7 +27,9 @@ module channel_passes
     input  logic         take,          // one cycle: their reading begins
     output logic         over           // all tiles have been taken
 );
+  /* verilator lint_off UNUSEDSIGNAL */
   logic [13:0] border, begin_border;  // eight times the segment's end and begin
+  /* verilator lint_on UNUSEDSIGNAL */
   logic [2:0] segment;
   logic [4:0] slot;
   logic [1:0] level;   // of the tree: joins this segment's end has made

@@ -35,7 +35,9 @@ module channel_queue
     return QUEUE == 1 ? '0 : place + 1'b1;
   endfunction
 
+  /* verilator lint_off UNUSEDSIGNAL */
   command_t commands[QUEUE], command;
+  /* verilator lint_on UNUSEDSIGNAL */
   status_t statuses[QUEUE], status;
   logic [QUEUE-1:0] checked;
   place_t put, head_at, params_at, check_at, check_at_1;
@@ -95,7 +97,7 @@ module channel_queue
           block_lines: block_lines, tile_lines: tile_lines,
           line: 32'(command.first) >> LOG,  // turns over the banks, yet
           begin_bank: 5'(command.first[LOG-1:0]),
-          tiles: 20'((command.n + 32'd31) >> 5), passes: 7'((command.rows + 7'(ROWS - 1)) / 7'(ROWS))
+          tiles: 20'((command.n + 32'd31) >> 5), passes: (command.rows + 7'(ROWS - 1)) / 7'(ROWS)
       };
     end
     push <= check_2 && good_2;

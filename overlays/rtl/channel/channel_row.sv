@@ -32,7 +32,7 @@ module channel_row
   group_product multiplier (
       .clk(clk),
       .valid(late[SELECT].valid && !late[SELECT].integers),
-      .sum(part),
+      .sum($signed(part)),
       .scale(scale),
       .product(product)
   );
@@ -40,7 +40,9 @@ module channel_row
   // sums of the segment that is being summed, and those that wait for as many more
   logic [31:0] now[32], waiting[128], totals[64], a, b, sum;
   logic sum_made;
+  /* verilator lint_off UNUSEDSIGNAL */
   column_pass_t at, done, copied;
+  /* verilator lint_on UNUSEDSIGNAL */
   assign at = late[OPERANDS];
   assign done = late[LATENCY];
   assign copied = late[SELECT];

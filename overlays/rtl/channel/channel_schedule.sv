@@ -13,7 +13,9 @@ module channel_schedule
     input  logic                   clk,
     input  logic                   rst,
     input  logic                   start,  // one cycle: all tiles of a pass
+    /* verilator lint_off UNUSEDSIGNAL */
     input  work_t                  work,
+    /* verilator lint_on UNUSEDSIGNAL */
     output logic                   busy,
     input  logic [$clog2(LINES):0] level,  // lines that are there
     output logic                   block_done,
@@ -87,7 +89,7 @@ module channel_schedule
     if (sum_begins) sum_open <= 1'b1;
     if (issue && state == SCALES) sum_first <= 1'b1;
     if (issue && state == WEIGHTS && line[0]) sum_first <= 1'b0;
-    unique case (state)
+    case (state)
       WAIT: if (busy && one_here) state <= block_state;
       ZEROS: if (issue) state <= SCALES;
       SCALES: if (issue) state <= WEIGHTS;

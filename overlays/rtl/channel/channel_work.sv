@@ -37,7 +37,9 @@ module channel_work
   endfunction
 
   logic push_1, push_2;
+  /* verilator lint_off UNUSEDSIGNAL */
   descriptor_t descriptor_1;
+  /* verilator lint_on UNUSEDSIGNAL */
   logic [LOG-1:0] first_1;
   logic before_1;  // the bank lies before that of tile 0: a line of tiles further on
   work_t made_2;

@@ -25,7 +25,9 @@ module channel_writes
   end
   logic [LOG-1:0] last, picked;
   logic any, moves;
+  /* verilator lint_off UNUSEDSIGNAL */
   result_line_t line, line_1;
+  /* verilator lint_on UNUSEDSIGNAL */
   always_comb begin
     picked = last;
     any = 1'b0;

@@ -2,6 +2,7 @@
 // Matmuls on CHANNELS arrays as tests/rtl/channel_rig.py writes them, in groups: announced ahead, started in order. Status,
 // counts and all bytes are the native kernels'.
 //   bench FILE SEED         ports at random; groups are ended by abort or reset at any cycle, lines fail, and they begin again
+//   bench FILE SEED +mistake=N  of a source with mistakes in it, one of them
 //   bench FILE SEED timed   ports give 3 lines in 4 cycles, 31 cycles late; prints the cycles of each group
 #include <cstdarg>
 #include <cstdio>
@@ -92,8 +93,9 @@ struct Port {
 
 class Bench {
   public:
-    Bench(uint32_t seed, bool timed) : timed_(timed), random_(seed) {
+    Bench(uint32_t seed, bool timed, int count, char **arguments) : timed_(timed), random_(seed) {
         Verilated::threadContextp(&context_);
+        context_.commandArgs(count, arguments);
         context_.randReset(2);
         context_.randSeed(static_cast<int>(seed & 0x7fffffff));
         unit_ = std::make_unique<VChannels>(&context_);
@@ -415,9 +417,9 @@ int main(int count, char **arguments) {
     if (count < 3) return 2;
     std::ifstream file(arguments[1], std::ios::binary);
     uint32_t seed = static_cast<uint32_t>(std::stoul(arguments[2]));
-    bool timed = count > 3;
+    bool timed = count > 3 && std::string(arguments[3]) == "timed";
     Random random(seed);
-    Bench bench(seed, timed);
+    Bench bench(seed, timed, count, arguments);
     Group group;
     size_t number = 0;
     std::string took;
@@ -428,7 +430,7 @@ int main(int count, char **arguments) {
             plan.resets = random.once_in(4);
             if (random.once_in(2)) {
                 plan = {};
-                plan.fail_port = random.below(CHANNELS + 1);
+                plan.fail_port = random.once_in(3) ? CHANNELS : random.below(CHANNELS);
                 plan.fail_at = 1 + random.below(uint64_t{1} << random.below(9));
             }
             Banks banks = group.before;

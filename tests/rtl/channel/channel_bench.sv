@@ -112,4 +112,7 @@ module channel_bench
       .write_request(write_request),
       .write_ready(write_ready)
   );
+`ifdef MISTAKES
+  initial if ($value$plusargs("mistake=%d", channel_types::mistake) == 0) channel_types::mistake = 0;
+`endif
 endmodule
