@@ -86,7 +86,7 @@ def test_reports_say_whether_a_design_fits() -> None:
             (note,) = (
                 note
                 for note in make_target(name, None, shape_config("gpt2-345m"), 1).notes
-                if "not built" in note
+                if "no hardware" in note
             )
             assert ("does not fit" in note) != fits and "lora model --resources" in note
     assert "%" not in unbuilt_note(load_design("own-v80"))

@@ -11,8 +11,8 @@ from lora_sdk.plan.model_plan import Plan
 from lora_sdk.timing.card_costs import CONTROL, CardCosts, card_costs
 from lora_sdk.timing.card_step import CardStep
 from lora_sdk.timing.list_ops import fixed_fields
+from lora_sdk.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_sdk.timing.ops import CONTROL as CONTROL_UNIT
-from lora_sdk.timing.ops import DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_sdk.timing.schedule import Timeline, schedule
 from lora_sdk.timing.sequencer import sequencer_data
 from lora_sdk.timing.unit_counts import UPDATE, counting, unit_counts, update
@@ -68,7 +68,9 @@ class CardTiming:
             Op(
                 **fields,
                 start=self.costs.between,
-                category=CATEGORY[fields["unit"]],
+                category=ATTENTION
+                if isinstance(command, isa.Attention)
+                else CATEGORY[fields["unit"]],
                 compute=self.command(command, step),
             )
             for command, fields, _ in self._fields

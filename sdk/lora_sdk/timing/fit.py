@@ -154,7 +154,7 @@ def fit(name: str) -> Fit:
 
 def unbuilt_note(design: Design) -> str:
     """What reports say of a design of our own."""
-    note = "this design is not built: its time and resources are modelled only"
+    note = "no hardware of this design exists: its time and resources are modelled only"
     if design.name not in fit_names() or design != load_design(design.name):
         return note
     found = fit(design.name)
@@ -164,7 +164,7 @@ def unbuilt_note(design: Design) -> str:
     most = max(shares, key=lambda name: shares[name])
     verdict = "does not fit" if found.excess() else "fits"
     return (
-        f"this design is not built: its time is modelled; by counts it {verdict} the "
+        f"no hardware of this design exists: its time is modelled; by counts it {verdict} the "
         f"{found.board.title}, {shares[most]:.0%} of {most.upper()} where {found.most:.0%} is the "
         "most (lora model --resources)"
     )
