@@ -104,7 +104,7 @@ def _ahead(kind: str, command: Matrix) -> int:
 def _integer(arrays: Arrays, kind: str, command: Matrix) -> Counts:
     """A pass of the INT8 array: tiles of 32 columns, whose blocks come one after the other."""
     group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
-    each = _eight_bit(command.k) if kind == "w8a8" else _four_bit(command.k, group)
+    each = eight_bit_tile(command.k) if kind == "w8a8" else four_bit_tile(command.k, group)
     waits = (each.chain + arrays.tile.get(kind, 0.0)) / 2
     tiles = ceil(command.n / CHUNK)
     cycle = tiles * max(each.lines, each.passes, waits)
@@ -112,23 +112,25 @@ def _integer(arrays: Arrays, kind: str, command: Matrix) -> Counts:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """Cycles of a tile: reads of the stream buffer, passes over FP32 sums, and both where the tile
-    before is waited for."""
+class Tile:
+    """Cycles of a tile of 32 columns: reads of the stream buffer, passes over FP32 sums, and both
+    where the tile before is waited for. `parts` of W4A8 (docs/numbers.md, 6.3)."""
 
-    lines: float
-    passes: float
-    chain: float
+    lines: int
+    passes: int
+    chain: int
+    parts: int = 0
 
 
-def _eight_bit(k: int) -> _Tile:
+def eight_bit_tile(k: int) -> Tile:
+    """Of W8A8."""
     blocks = ceil(k / abi.BLOCK_K)
     rest = k - (blocks - 1) * abi.BLOCK_K
     lines = abi.BLOCK_K // 2 * (blocks - 1) + 2 * ceil(rest / 4)
-    return _Tile(lines, 0, lines + min(lines, abi.BLOCK_K // 2))
+    return Tile(lines, 0, lines + min(lines, abi.BLOCK_K // 2))
 
 
-def _four_bit(k: int, group: int) -> _Tile:
+def four_bit_tile(k: int, group: int) -> Tile:
     """Each block has a line of zero points and one for 128 scales; a part that begins within a
     group reads its scales again."""
     ends = [sum(segments(k)[: i + 1]) for i in range(len(segments(k)))]
@@ -136,4 +138,4 @@ def _four_bit(k: int, group: int) -> _Tile:
     blocks = ceil(k / abi.BLOCK_K)
     lines = k // 4 + blocks * (1 + abi.BLOCK_K // group) + parts - ceil(k / group)
     passes = PASS * (parts + abi.SEGMENTS - len(ends) + JOINS)
-    return _Tile(lines, passes, max(lines + LAST, passes))
+    return Tile(lines, passes, max(lines + LAST, passes), parts)

@@ -279,6 +279,8 @@ def make_target(
     RequestError names an unknown or conflicting argument."""
     from lora_host.overlay import overlay_names
     from lora_sdk.timing.source_target import SOURCE_TARGETS, SourceTarget
+    from lora_sdk.timing.wide_card import wide_names
+    from lora_sdk.timing.wide_target import WideTarget
 
     if boards < 1:
         raise RequestError(f"{boards} boards; expected at least 1")
@@ -305,7 +307,16 @@ def make_target(
                 f"design {design}: one U280 without adapters; use --design own-u280 for others"
             )
         return SourceTarget(design, config, boards)
-    known = (*design_names(), *overlay_names(), *SOURCE_TARGETS)
+    if design in wide_names():
+        if adapter is not None or stages > 1 or cross_links:
+            raise RequestError(
+                f"design {design}: one ring without adapters; use --design own-u280 for others"
+            )
+        wide = WideTarget(design, config, boards)
+        if board not in (None, wide.board):
+            raise RequestError(f"design {design} is for board {wide.board}, not {board}; drop --board")
+        return wide
+    known = (*design_names(), *overlay_names(), *SOURCE_TARGETS, *wide_names())
     if design not in design_names() and not design.endswith((".yaml", ".yml")):
         raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
     layout = Layout(boards, stages, cross_links)
