@@ -312,14 +312,15 @@ def _list(as_json: bool) -> None:
     from lora_sdk.timing.designs import design_names, load_design
     from lora_sdk.timing.facts import board_facts, board_names
     from lora_sdk.timing.source_target import SOURCE_TARGETS
+    from lora_sdk.timing.wide_card import wide_card, wide_names
 
     designs = {name: load_design(name) for name in design_names()}
     boards = {name: board_facts(name).title for name in board_names()}
     if as_json:
         shown = {name: {"title": d.title, "boards": d.boards} for name, d in designs.items()}
         found = {
-            "designs": shown, "source": list(SOURCE_TARGETS), "overlays": overlay_names(),
-            "boards": boards, "models": list(SHAPES),
+            "designs": shown, "source": list(SOURCE_TARGETS), "wide": wide_names(),
+            "overlays": overlay_names(), "boards": boards, "models": list(SHAPES),
         }  # fmt: skip
         click.echo(json.dumps(found, indent=2))
         return
@@ -327,7 +328,10 @@ def _list(as_json: bool) -> None:
     for name, design in designs.items():
         click.echo(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
     for name, overlay in SOURCE_TARGETS.items():
-        click.echo(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl on {overlay}'s board")
+        click.echo(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl, clock of {overlay}")
+    for name in wide_names():
+        card = wide_card(name)
+        click.echo(f"  {name:<18} {card.board:<24} {card.title}")
     for name in overlay_names():
         click.echo(f"  {name:<18} {'emulated overlay, ideal units'}")
     click.echo("boards")

@@ -314,7 +314,9 @@ def make_target(
             )
         wide = WideTarget(design, config, boards)
         if board not in (None, wide.board):
-            raise RequestError(f"design {design} is for board {wide.board}, not {board}; drop --board")
+            raise RequestError(
+                f"design {design} is for board {wide.board}, not {board}; drop --board"
+            )
         return wide
     known = (*design_names(), *overlay_names(), *SOURCE_TARGETS, *wide_names())
     if design not in design_names() and not design.endswith((".yaml", ".yml")):

@@ -67,7 +67,9 @@ def wide_card(name: str) -> WideCard:
     constants = {key: _constant(where, key, entry) for key, entry in found["constants"].items()}
     odd = set(constants) ^ set(CONSTANTS)
     if odd:
-        raise RequestError(f"{where}: constants {sorted(odd)}: expected each of {len(CONSTANTS)} once")
+        raise RequestError(
+            f"{where}: constants {sorted(odd)}: expected each of {len(CONSTANTS)} once"
+        )
     planned = {
         key: (int(entry[0]), dict(zip(CELLS, map(float, entry[1:]), strict=True)))
         for key, entry in found["planned"].items()
@@ -80,7 +82,9 @@ def wide_card(name: str) -> WideCard:
 
 def _whole(name: str) -> dict[str, Any]:
     """A file's fields over those of its base."""
-    found: dict[str, Any] = read_yaml(data_folder("overlays") / "units" / f"{name}.yaml", RequestError)
+    found: dict[str, Any] = read_yaml(
+        data_folder("overlays") / "units" / f"{name}.yaml", RequestError
+    )
     odd = set(found) - FIELDS
     if odd:
         raise RequestError(f"{name}.yaml: fields {sorted(odd)} are not known")
@@ -93,7 +97,9 @@ def _whole(name: str) -> dict[str, Any]:
 
 def _constant(where: str, key: str, entry: object) -> Constant:
     if not (isinstance(entry, list) and len(entry) == 3 and entry[1] in FROM):
-        raise RequestError(f"{where}: {key} is {entry!r:.60}, expected [value, {'|'.join(FROM)}, what]")
+        raise RequestError(
+            f"{where}: {key} is {entry!r:.60}, expected [value, {'|'.join(FROM)}, what]"
+        )
     value, source, what = entry
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise RequestError(f"{where}: {key} is {value!r:.60}, expected a number of at least 0")

@@ -158,7 +158,7 @@ class _Builder:
 
     # --- links -----------------------------------------------------------------------------------
     def _gather(self, what: str, columns: int) -> None:
-        """Of INT8 columns; with `gather_overlap` the last tiles' alone are sent behind the matmul."""
+        """Of INT8 columns; with `gather_overlap` only the last tiles' go after the matmul."""
         if self.boards == 1:
             return
         card = self.card
@@ -238,7 +238,7 @@ class _Builder:
 
     def commit(self) -> None:
         """Accepted rows of a tree, which lie side by side. A plain row is stored into the page."""
-        if self.step.rows == 1 and self.step.committed <= 1 or not self.step.committed:
+        if (self.step.rows == 1 and self.step.committed <= 1) or not self.step.committed:
             return
         lines = 2 * self.config.layers * self._position_lines()
         self._op(DMA, KV, COMMIT, lines / self.card.store_lines)

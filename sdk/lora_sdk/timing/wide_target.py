@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lora_host.errors import RequestError
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.facts import board_facts, drafts
+from lora_sdk.timing.facts import Draft, board_facts, drafts
 from lora_sdk.timing.overheads import Overheads
 from lora_sdk.timing.report import Roofs, Totals
 from lora_sdk.timing.schedule import schedule
@@ -42,10 +42,10 @@ class WideTarget:
         self.card = wide_card(name)
         if boards > config.heads:
             raise RequestError(
-                f"{boards} boards: the model has {config.heads} query heads and each board needs one"
+                f"{boards} boards: the model has {config.heads} query heads, each board needs one"
             )
         self.name, self.board, self.boards, self.config = name, self.card.board, boards, config
-        self.draft = drafts()[DRAFT]
+        self.draft: Draft | None = drafts()[DRAFT]
         card, facts = self.card, board_facts(self.card.board)
         products = card.channels * card.rows * MULTIPLIERS * card.clock_hz
         link = card.link_lines * LINE * card.clock_hz * (2 if boards > 2 else 1)
@@ -66,6 +66,7 @@ class WideTarget:
 
     def verify(self, rows: int, context: int) -> Totals:
         """A tree of `rows` rows over `context` positions."""
+        assert self.draft is not None
         accepted = max(1, round(self.draft.aat(rows, context)))
         return self.run(steps.verify(rows, context, accepted))
 
