@@ -28,9 +28,12 @@ THIN ?= 1
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
 
-# Campaigns that CI has no time for: large counts, every case on simulated hardware. Hours.
+# Campaigns that CI has no time for: large counts, every case on simulated hardware. Hours. A layer of
+# LLaMA2-7B comes first and prints its cycles.
+LAYER_OF_7B := tests/rtl/test_card_cycles.py::test_a_layer_of_a_real_size_takes_what_the_model_says
 long: $(VENV)/.installed-rtl rtl-build sim-build
-	$(BIN)/python -m pytest -q -n 2 -m long --require-rtl tests
+	$(BIN)/python -m pytest -q -s -n 0 -m long --require-rtl $(LAYER_OF_7B)
+	$(BIN)/python -m pytest -q -n 2 -m long --require-rtl tests --deselect $(LAYER_OF_7B)
 
 # Every parser and socket under a fuzzer: FUZZ_SECONDS together, FUZZ_TARGET=NAME for one of them.
 # Needs Debian's clang and libclang-rt-dev for those in C.

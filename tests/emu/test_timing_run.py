@@ -91,8 +91,11 @@ def test_the_trace_of_a_run_has_its_steps_one_after_another(run, tmp_path: Path)
 
 def test_statistics_say_modelled(run) -> None:
     time, _ = run
-    first, second, third = time.lines()[:3]
-    assert first.startswith("modelled:") and "prefill" in first and "ms per step" in first
+    source, first, second, third = time.lines()[:4]
+    assert (
+        source.startswith("modelled: this project's hardware source on") and "ms per step" in source
+    )
+    assert "with ideal units, not built: prefill" in first and "ms per step" in first
     assert second.startswith("modelled:") and "weights" in second
     assert third.startswith("modelled: without dispatch")
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from lora_host import sim
+from tests.rtl.card_cases import WIDE_LANES
 from tests.rtl_rig import ROOT
 
 NARROW = 8  # FP16 lanes
@@ -30,6 +31,13 @@ def build(folder: Path, surroundings: Path = SURROUNDINGS, **variables: object) 
             stdout=subprocess.DEVNULL,
         )
     return target
+
+
+def wide() -> Path:
+    """Cards that `make sim-build` has made, with the lanes of card.sv."""
+    lanes = int(sim.load(AS_THEY_ARE).lora_sim_lanes())
+    assert lanes == WIDE_LANES, f"{AS_THEY_ARE.name} has {lanes} lanes; make sim-build"
+    return AS_THEY_ARE
 
 
 def narrow() -> Path:

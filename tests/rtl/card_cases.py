@@ -41,3 +41,12 @@ CASES = {
     "four layers": Request(llama(64, 2, 2, 32, 96, 4), (Step(5),)),
     "three layers of W4A8": Request(llama(128, 2, 2, 64, 256, 3), (Step(70),), "w4a8"),
 }
+
+# On cards with as many FP16 lanes as card.sv and the vendor build have: a layer of LLaMA2-7B, whose
+# cycles README and docs/timing.md quote.
+WIDE_LANES = 32
+WIDE = {
+    "a layer of LLaMA2-7B": Request(
+        llama(4096, 32, 32, 128, 11008), (Step(127, commits=1),), "w4a8_wide"
+    ),
+}

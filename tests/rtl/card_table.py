@@ -1,15 +1,17 @@
 """Simulated and modelled cycles of the steps of card_cases.py. `python -m tests.rtl.card_table`
-prints the table of docs/timing.md, of all cases or those named."""
+prints the table of docs/timing.md, of all cases or those named; the last ones of wide cards."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_time import CardTiming
-from tests.rtl.card_cases import CASES, LATENCY
+from tests.rtl.card_build import wide
+from tests.rtl.card_cases import CASES, LATENCY, WIDE, WIDE_LANES
 from tests.rtl.card_steps import Request, Step, card_step
 from tests.rtl.step_cycles import Measured, measure
 
@@ -32,9 +34,11 @@ class Compared:
         return self.modelled / self.simulated - 1
 
 
-def compared(request: Request, measured: Measured) -> Iterator[Compared]:
-    """Each step of a measured request on one board."""
-    timing = CardTiming(measured.plan, 0, measured.lists[0], LATENCY)
+def compared(request: Request, measured: Measured, lanes: int | None = None) -> Iterator[Compared]:
+    """Each step of a measured request on one board. `lanes`: of the FP16 array, those of the costs
+    if None."""
+    costs = replace(card_costs(), lanes=lanes or card_costs().lanes)
+    timing = CardTiming(measured.plan, 0, measured.lists[0], LATENCY, costs)
     for step, (run,) in zip(request.steps, measured.steps, strict=True):
         yield Compared(step, run.cycles, timing.step(card_step(step)).cycles)
 
@@ -62,6 +66,8 @@ def _heads(config: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     print(HEAD)
-    for case in sys.argv[1:] or CASES:
-        for found in compared(CASES[case], measure(CASES[case], LATENCY)):
-            print(row(case, CASES[case].config, found), flush=True)
+    for case in sys.argv[1:] or (*CASES, *WIDE):
+        request, lanes = (WIDE[case], WIDE_LANES) if case in WIDE else (CASES[case], None)
+        cards = wide() if lanes else None
+        for found in compared(request, measure(request, LATENCY, cards), lanes):
+            print(row(case, request.config, found), flush=True)

@@ -22,6 +22,9 @@ from tests.rtl.card_steps import Request, Step, card_step, chain, gpt2, llama
 from tests.rtl.step_cycles import Measured, Run, measure
 
 LANES, ROWS = NARROW, 1  # of the cards
+# Of a tile of the INT8 array from its scales' read to its last result, besides lines and passes: by
+# K of 128 and 256, of the array alone, and the port's 5 cycles of the card.
+TILE = {"w8a8": (64, 1), "w4a8": (111, 1)}
 FILL = (17.5, 1)  # where K is 384 the array waits for a side of its buffer
 STORE = (8, 1)  # where ranks of h are stored the adapters' unit waits for each
 LATENCIES = (8, 31)
@@ -42,12 +45,15 @@ REQUESTS = {
     "long_heads": Request(gpt2(288, 2), (Step(40, (-1, 0)),)),
     "cache_by_heads": Request(llama(64, 4, 2, 16, 64), (Step(40), Step(62, chain(4))), "kv_heads"),
     "int8_cache": Request(llama(96, 2, 1, 64, 64), (Step(40), Step(62, chain(4))), "kv_int8"),
+    "large": Request(
+        llama(1024, 8, 4, 128, 2304), (Step(40), Step(6, chain(2), commits=3)), "w4a8_wide"
+    ),
     "more_ranks": Request(llama(160, 2, 1, 48, 64), (Step(5, adapted=1),), rank=24),
 }
 # At the second latency alone: their operations have the other one from shapes above.
 ONCE = {"two_rounds", "long_heads", "cache_by_heads", "int8_cache", "more_ranks"}
 # By structure (docs/rtl.md); the rest is fitted.
-KNOWN = {"cycle": 1.0, "block_line": 1.0, "turn": 8.0}
+KNOWN = {"cycle": 1.0, "x_line": 1.0, "block_line": 1.0, "turn": 8.0}
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ def samples(name: str, request: Request, latency: int, measured: Measured) -> It
 
 def arrays(latency: int) -> Arrays:
     """Of the card that is measured."""
-    return Arrays(LANES, ROWS, FILL[0] + FILL[1] * latency, STORE[0] + STORE[1] * latency)
+    tile = {kind: cycles + reads * latency for kind, (cycles, reads) in TILE.items()}
+    return Arrays(LANES, ROWS, FILL[0] + FILL[1] * latency, STORE[0] + STORE[1] * latency, tile)
 
 
 def besides(run: Run) -> int:

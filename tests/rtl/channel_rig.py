@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

@@ -9,6 +9,7 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_host.overlay import load_overlay
 from lora_lab.timing.attention_counts import attention_counts
 from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_step import CardRow, CardStep, card_step_of
@@ -24,11 +25,16 @@ from lora_lab.timing.step import beams, decode, prefill
 from lora_lab.timing.vector_counts import segments, vector_counts
 from lora_sdk.compile import isa
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.collectives import Collective
+from lora_sdk.plan.formats import quantized_as
+from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan
 from tests.rtl.router_cycles import CABLE, COLUMNS, CYCLES, counts
-from tests.unit.plan_rig import LLAMA, overlay
+from tests.unit import simulated_layer
+from tests.unit.plan_rig import LLAMA, LLAMA2_7B, overlay
 
+VOCABULARY = 290  # of the layer that was simulated
 ONE = CardStep((CardRow(20, (0,)),), (0,))
 
 
@@ -66,6 +72,66 @@ def test_single_commands_take_what_they_took(
     step = CardStep(tuple(CardRow(20, (i,)) for i in range(rows)), tuple(range(rows)))
     found = CardTiming(plan, 0, [command], latency).command(command, step)
     assert found == pytest.approx(cycles, rel=0.03)
+
+
+ARRAYS = card_costs().arrays(31)
+
+
+def layer_of_7b() -> tuple[Plan, list[isa.Command]]:
+    """The list that was simulated."""
+    config = replace(LLAMA2_7B, layers=1, vocabulary=VOCABULARY)
+    config = quantized_as(config, "w4a8")
+    assert config.quantization is not None
+    config = replace(config, quantization=replace(config.quantization, kv="fp16"))
+    chosen = load_overlay("lora_w4a8_u280")
+    plan = make_plan(config, chosen, chosen.board, 1, context=384, sequences=2)
+    return plan, lower(config, plan, 0, unit_scales(config))
+
+
+def test_a_layer_of_llama2_7b_takes_what_was_simulated() -> None:
+    plan, commands = layer_of_7b()
+    timing = CardTiming(plan, 0, commands, 31, replace(card_costs(), lanes=32))
+    step = CardStep((CardRow(127, (0,)),), (0,), ((64,),))
+    assert timing.step(step).cycles == pytest.approx(simulated_layer.CYCLES, rel=0.01)
+    matmuls = {
+        (command.k, command.n): timing.command(command, step)
+        for command in commands
+        if isinstance(command, isa.Matrix) and command.n > VOCABULARY
+    }
+    assert matmuls == pytest.approx(simulated_layer.COMMANDS, rel=0.005)
+
+
+@pytest.mark.parametrize("k", [128, 384, 1024, 1664, 4096, 11008, 32640])
+@pytest.mark.parametrize("group", [0, 32, 64, 128])
+def test_no_line_of_weights_takes_less_than_a_cycle(k: int, group: int) -> None:
+    """Lines of a tile of 32 columns: of weights, and of W4A8 scales and zero points."""
+    kind, lines = abi.WEIGHT_INT8, k // 2
+    if group:
+        kind = abi.WEIGHT_W4A8 | group.bit_length() - 1 << abi.WEIGHT_GROUP_SHIFT
+        lines = k // 128 * (33 + 128 // group)
+    found = matmul_counts(ARRAYS, matrix(k, 32 * 64, kind), 1)
+    name = "w4a8" if group else "w8a8"
+    assert 64 * lines <= found["cycle"] <= card_costs().cycles(name, found, 31)
+
+
+# Cycles of a tile of 32 columns where many follow each other, of the array alone behind memory of
+# 36 cycles: those of arbiter and arena port, 5, are in the card's costs.
+TILES = {
+    (128, 0): 111.5, (256, 0): 143.5, (4096, 0): 2050, (11008, 0): 5506, (512, 32): 184,
+    (4096, 32): 1190, (11008, 32): 3188, (1152, 64): 319, (11008, 64): 3014, (128, 128): 130.5,
+    (384, 128): 144.5, (512, 128): 155.5, (1024, 128): 274, (1664, 128): 448, (4096, 128): 1090,
+    (5504, 128): 1468, (11008, 128): 2930,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("k", "group"), TILES)
+def test_tiles_of_the_int8_array_take_what_they_took(k: int, group: int) -> None:
+    """Of 11008 columns six groups are cut by segments, whose scales are read once more."""
+    kind = abi.WEIGHT_INT8
+    if group:
+        kind = abi.WEIGHT_W4A8 | group.bit_length() - 1 << abi.WEIGHT_GROUP_SHIFT
+    found = matmul_counts(ARRAYS, matrix(k, 32, kind), 1)["cycle"]
+    assert found == pytest.approx(TILES[k, group], rel=0.006 if k > 2048 else 0.03)
 
 
 def test_segments_are_those_of_the_numbers() -> None:

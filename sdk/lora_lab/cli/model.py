@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   lora lab model --list
+  lora lab model --design source-u280 --model llama2-7b --context 128
   lora lab model --design lora-f --model gpt2-345m --boards 2 --context 128
   lora lab model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
   lora lab model --design own-u280 --model llama2-7b --beams 4
@@ -309,6 +310,8 @@ def _list(as_json: bool) -> None:
     from lora_host.overlay import overlay_names
     from lora_lab.timing.designs import design_names, load_design
     from lora_lab.timing.facts import board_facts, board_names
+    from lora_lab.timing.source_target import SOURCE_TARGETS
+    from lora_lab.timing.wide_card import wide_card, wide_names
     from lora_sdk.model.shapes import SHAPES
 
     designs = {name: load_design(name) for name in design_names()}
@@ -316,15 +319,21 @@ def _list(as_json: bool) -> None:
     if as_json:
         shown = {name: {"title": d.title, "boards": d.boards} for name, d in designs.items()}
         found = {
-            "designs": shown, "overlays": overlay_names(), "boards": boards, "models": list(SHAPES)
+            "designs": shown, "source": list(SOURCE_TARGETS), "wide": wide_names(),
+            "overlays": overlay_names(), "boards": boards, "models": list(SHAPES),
         }  # fmt: skip
         click.echo(json.dumps(found, indent=2))
         return
     click.echo("designs")
     for name, design in designs.items():
         click.echo(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
+    for name, overlay in SOURCE_TARGETS.items():
+        click.echo(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl, clock of {overlay}")
+    for name in wide_names():
+        card = wide_card(name)
+        click.echo(f"  {name:<18} {card.board:<24} {card.title}")
     for name in overlay_names():
-        click.echo(f"  {name:<18} {'emulated overlay'}")
+        click.echo(f"  {name:<18} {'emulated overlay, ideal units'}")
     click.echo("boards")
     for name, title in boards.items():
         click.echo(f"  {name:<18} {title}")

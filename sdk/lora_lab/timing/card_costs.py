@@ -23,19 +23,21 @@ CONTROL = "control"  # the kind of what a step takes besides its commands
 class CardCosts:
     """Cycles by kind and count, each [cycles, reads]: cycles besides memory's latency, and how
     often that is waited for. `between`: from the end of a command to the start of one that waits
-    for it."""
+    for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays)."""
 
     lanes: int
     rows: int
     fill: tuple[float, float]
     store: tuple[float, float]
     between: float
+    tile: Mapping[str, tuple[float, float]]
     units: Mapping[str, Mapping[str, tuple[float, float]]]
 
     def arrays(self, latency: float) -> Arrays:
         """The MPU's arrays."""
         fill, store = (pair[0] + pair[1] * latency for pair in (self.fill, self.store))
-        return Arrays(self.lanes, self.rows, fill, store)
+        tile = {kind: pair[0] + pair[1] * latency for kind, pair in self.tile.items()}
+        return Arrays(self.lanes, self.rows, fill, store, tile)
 
     def cycles(self, kind: str, counts: Counts, latency: float) -> float:
         """Of a command of that kind where memory answers after `latency` cycles. RequestError: the
@@ -53,9 +55,11 @@ class CardCosts:
 def card_costs(file: Path = FILE) -> CardCosts:
     """Of a file."""
     data: Mapping[str, Any] = read_yaml(file, RequestError)
-    units = {
-        kind: {name: (float(pair[0]), float(pair[1])) for name, pair in costs.items()}
-        for kind, costs in data["units"].items()
-    }
+    units = {kind: _pairs(costs) for kind, costs in data["units"].items()}
     fill, store = (tuple(data[name]) for name in ("fill", "store"))
-    return CardCosts(data["lanes"], data["rows"], fill, store, data["between"], units)
+    tile = _pairs(data["tile"])
+    return CardCosts(data["lanes"], data["rows"], fill, store, data["between"], tile, units)
+
+
+def _pairs(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    return {name: (float(pair[0]), float(pair[1])) for name, pair in costs.items()}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from lora_lab.timing.card_costs import CONTROL, CardCosts, card_costs
 from lora_lab.timing.card_step import CardStep
 from lora_lab.timing.list_ops import fixed_fields
+from lora_lab.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_lab.timing.ops import CONTROL as CONTROL_UNIT
-from lora_lab.timing.ops import DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_lab.timing.schedule import Timeline, schedule
 from lora_lab.timing.sequencer import sequencer_data
 from lora_lab.timing.unit_counts import UPDATE, counting, unit_counts, update
@@ -68,7 +68,9 @@ class CardTiming:
             Op(
                 **fields,
                 start=self.costs.between,
-                category=CATEGORY[fields["unit"]],
+                category=ATTENTION
+                if isinstance(command, isa.Attention)
+                else CATEGORY[fields["unit"]],
                 compute=self.command(command, step),
             )
             for command, fields, _ in self._fields

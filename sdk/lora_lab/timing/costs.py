@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
+from lora_host import abi
 from lora_lab.timing.machine import (
     CAP_PASSES,
     FUSED_PASSES,
@@ -12,6 +14,9 @@ from lora_lab.timing.machine import (
     SOFTMAX_PASSES,
     Machine,
 )
+
+if TYPE_CHECKING:
+    from lora_sdk.model.kv_formats import KvFormat
 
 TILE_COLUMNS = 32  # the column tile of VI.C's 400 and 9208 cycles
 
@@ -78,6 +83,14 @@ def attention_parts(
     softmax += rows * heads * head_dim / machine.lanes
     whole = max(products, softmax) + min(products, softmax) / heads
     return whole, min(whole, softmax)
+
+
+def position_lines(kind: KvFormat, head_dim: int) -> int:
+    """Lines of 64 bytes that one position of one head touches. K is stored as [head_dim][32], so
+    every line of its block holds a part. V is contiguous. Scales per head add one line each. The
+    DMA moves one line per cycle."""
+    values = math.ceil(head_dim * kind.element_bytes / abi.LINE_BYTES)
+    return kind.block_lines(head_dim) + values + (1 if kind.by_head else 0)
 
 
 def norm_passes(layer_norm: bool) -> int:

@@ -26,6 +26,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "few_rows": ("alone", "in_flight"),
     "prefill_copy": ("none", "ddr"),
     "control": ("ideal", "firmware", "sequencer"),
+    "operations": ("fitted", "charged"),
 }
 
 

@@ -43,7 +43,10 @@ class ArrayDesign:
     array of rows, "alone" fills the array for each row, "in_flight" once per weight tile, as rows
     follow each other. `control`: "ideal" (part of the fitted start-up, for the papers' designs), or
     one whose dispatch and host accesses are charged: "firmware", which starts no weight stream
-    before its command, or "sequencer", which tells a unit its next command while it runs one."""
+    before its command, or "sequencer", which tells a unit its next command while it runs one.
+    `operations` that neither multiply nor norm (activations, rotary positions, residual sums,
+    quantizing, stores of K and V, argmax): "fitted", in the papers' designs' fitted start-ups, or
+    "charged". `head_bits`: of lm_head's weights, without group scales; 0: as the others."""
 
     name: str
     title: str
@@ -83,6 +86,8 @@ class ArrayDesign:
     few_rows: str = "alone"
     speculation: str | None = None
     control: str = "ideal"
+    operations: str = "fitted"
+    head_bits: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -166,6 +171,11 @@ def load_design(name: str | Path) -> Design:
         (own,) = content
         return make_design(own, _whole({**_shipped(), **content}, own))
     raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
+
+
+def is_own(name: str) -> bool:
+    """Whether a design of the package is one of our own, whose hardware does not exist."""
+    return name in _shipped() and load_design(name).origin == "own"
 
 
 def _link(values: object, where: str) -> Link:

@@ -14,6 +14,7 @@ from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.designs import Design, load_design
 from lora_lab.timing.facts import DATA, BoardFacts, board_facts
+from lora_lab.timing.wide_card import WideCard, wide_card, wide_names
 
 RESOURCES = ("lut", "ff", "dsp", "bram", "uram")
 LINE_BYTES, URAM_WORDS, URAM_BYTES_WIDE = 64, 4096, 8
@@ -113,8 +114,9 @@ def memory_uram(size: int) -> int:
 
 
 def fit_names() -> tuple[str, ...]:
-    """Designs that have counts."""
-    return tuple(name for name, one in _data()["designs"].items() if not one.get("abstract"))
+    """Designs that have counts, and wide cards, whose parts are planned or counted."""
+    counted = (name for name, one in _data()["designs"].items() if not one.get("abstract"))
+    return (*counted, *(name for name in wide_names() if wide_card(name).planned))
 
 
 def _merged(name: str) -> dict[str, Any]:
@@ -131,6 +133,8 @@ def fit(name: str) -> Fit:
     """What the design `name` takes. RequestError: there are no counts of it."""
     if name not in fit_names():
         raise RequestError(f"design {name!r} has no counts; {did_you_mean(name, fit_names())}")
+    if name in wide_names():
+        return _wide(wide_card(name))
     found = _merged(name)
     board = board_facts(found["board"])
     shell = _data()["shell"].get(board.name)
@@ -152,9 +156,19 @@ def fit(name: str) -> Fit:
     )
 
 
+def _wide(card: WideCard) -> Fit:
+    """What a wide card takes, by counts of units that exist and estimates of those that do not."""
+    shell = _data()["shell"][card.board]
+    parts = [Part("shell, static region", 1, shell)]
+    parts += [Part(part, number, counts()[part]) for part, number in card.counted.items()]
+    parts += [Part(f"planned: {part}", n, each) for part, (n, each) in card.planned.items()]
+    missing = "the memory's switch, link cores, the control's ROM, registers between regions"
+    return Fit(card.name, board_facts(card.board), tuple(parts), _data()["most"], True, (missing,))
+
+
 def unbuilt_note(design: Design) -> str:
     """What reports say of a design of our own."""
-    note = "this design is not built: its time and resources are modelled only"
+    note = "no hardware of this design exists: its time and resources are modelled only"
     if design.name not in fit_names() or design != load_design(design.name):
         return note
     found = fit(design.name)
@@ -164,7 +178,7 @@ def unbuilt_note(design: Design) -> str:
     most = max(shares, key=lambda name: shares[name])
     verdict = "does not fit" if found.excess() else "fits"
     return (
-        f"this design is not built: its time is modelled; by counts it {verdict} the "
+        f"no hardware of this design exists: its time is modelled; by counts it {verdict} the "
         f"{found.board.title}, {shares[most]:.0%} of {most.upper()} where {found.most:.0%} is the "
         "most (lora lab model --resources)"
     )
@@ -172,19 +186,20 @@ def unbuilt_note(design: Design) -> str:
 
 def fit_lines(found: Fit) -> list[str]:
     """The table of a design as text."""
-    head = f"{'':<32}{'instances':>10}" + "".join(f"{name.upper():>11}" for name in RESOURCES)
-    lines = [f"counted: {found.design} on {found.board.title}", head]
+    head = f"{'':<48}{'instances':>10}" + "".join(f"{name.upper():>11}" for name in RESOURCES)
+    label = "planned" if found.design in wide_names() else "counted"
+    lines = [f"{label}: {found.design} on {found.board.title}", head]
     for part in found.parts:
         totals = "".join(f"{_number(part.total(name)):>11}" for name in RESOURCES)
-        lines.append(f"  {part.name:<30}{part.instances:>10}{totals}")
+        lines.append(f"  {part.name:<46}{part.instances:>10}{totals}")
     totals = "".join(f"{_number(found.total(name)):>11}" for name in RESOURCES)
-    lines.append(f"  {'sum':<30}{'':>10}{totals}")
+    lines.append(f"  {'sum':<46}{'':>10}{totals}")
     shares = found.shares()
     if shares is None:
         lines.append("  note: cells of UltraScale+; no share of this device is told")
     else:
         percent = "".join(f"{shares[name]:>11.1%}" for name in RESOURCES)
-        lines.append(f"  {'share of the device':<30}{'':>10}{percent}")
+        lines.append(f"  {'share of the device':<46}{'':>10}{percent}")
         over = ", ".join(f"{name.upper()} by {share:.1%}" for name, share in found.excess().items())
         verdict = f"does not fit: over by {over}" if over else "fits"
         lines.append(f"  below {found.most:.0%} of each: {verdict}")

@@ -326,11 +326,8 @@ def spilled_pages(kv: KvLayout, step: StepShape) -> int:
 
 
 def position_lines(kv: KvLayout) -> int:
-    """Lines of 64 bytes that one position of one head touches. K is stored as [head_dim][32], so
-    every line of its block holds a part. V is contiguous. Scales per head add one line each. The
-    DMA moves one line per cycle."""
-    values = math.ceil(kv.head_dim * kv.format.element_bytes / abi.LINE_BYTES)
-    return kv.block_lines + values + (1 if kv.format.by_head else 0)
+    """Lines of 64 bytes that one position of one head touches."""
+    return costs.position_lines(kv.format, kv.head_dim)
 
 
 def _move(timing: ListTiming, command: isa.MoveRows, rows: int, step: StepShape) -> dict[str, Any]:

@@ -62,6 +62,9 @@ class Machine:
     banks: int = 0
     merge: int = 1
     block_bytes: int = 0
+    charges_all: bool = False
+    head_bytes: float = 0.0
+    """Of a weight of lm_head; 0 where it is as wide as the others."""
 
     @property
     def macs(self) -> float:
@@ -133,6 +136,8 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
         fused_softmax=design.softmax == "fused",
         softmax_lanes=design.softmax_lanes,
         rows_in_flight=design.few_rows == "in_flight",
+        charges_all=design.operations == "charged",
+        head_bytes=design.head_bits / 8,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lora_lab.timing import host_access
 from lora_lab.timing.command_count import command_count
@@ -49,13 +49,24 @@ def overheads_of(
     return Overheads(board, boards, machine, commands, dispatch)
 
 
+class Paced(Protocol):
+    """Cycles of its clock that votes take: of a start, and of a hop."""
+
+    @property
+    def clock_hz(self) -> float: ...
+    @property
+    def start_cycles(self) -> float: ...
+    @property
+    def hop_cycles(self) -> float: ...
+
+
 class Overheads:
     """What a step of `commands` commands costs besides its units. Between two commands no unit runs
     for `Dispatch.command` cycles in the mean, however the units overlap, so the cost is added to
     their time and not hidden behind it."""
 
     def __init__(
-        self, board: str, boards: int, machine: Machine, commands: int, dispatch: Dispatch,
+        self, board: str, boards: int, machine: Paced, commands: int, dispatch: Dispatch,
         listed: bool = False, summed: bool = True,
     ) -> None:  # fmt: skip
         """`commands` of a step. `listed`: its operators are those of a command list, which has

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_lab.timing.designs import is_own
 from lora_lab.timing.model import check_positions, speculate, token_time
 from lora_lab.timing.target import Target, make_target
 from lora_sdk.model.shapes import find_config
@@ -40,7 +41,7 @@ def save(path: Path, drawer: Callable[[Any], None], label: str = "modelled") -> 
     figure, axes = plot.subplots(figsize=(7.0, 4.2), layout="constrained")
     try:
         drawer(axes)
-        figure.text(0.995, 0.005, label, ha="right", va="bottom", fontsize=7, color="gray")
+        figure.text(0.995, 0.995, label, ha="right", va="top", fontsize=7, color="gray")
         try:
             figure.savefig(path, dpi=150)
         except OSError as error:
@@ -80,9 +81,10 @@ def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, conte
         _parts(axes, {part: reports[0].breakdown_ms[part] for part in parts}, designs[0])
         return
     bottom = [0.0] * len(reports)
+    titles = [f"{name}\n(no hardware)" if is_own(name) else name for name in designs]
     for part in parts:
         heights = [report.breakdown_ms.get(part, 0.0) for report in reports]
-        axes.bar(list(designs), heights, bottom=bottom, label=part.replace("_", " "))
+        axes.bar(titles, heights, bottom=bottom, label=part.replace("_", " "))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.set_ylabel("ms per token")
     axes.legend(fontsize=8)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lora_host.errors import RequestError
+from lora_host.sim import MEMORY_NS
 from lora_lab.timing.overlay_time import OverlayTiming
 from lora_lab.timing.report import Totals
 from lora_lab.timing.step import StepShape
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
 
 TRACED_STEPS = 500
+
+
+def _is_prefill(shape: StepShape) -> bool:
+    return shape.rows > shape.sampled
 
 
 class RunTime:
@@ -60,24 +66,58 @@ class RunTime:
 
     def card_cycles(self, lanes: int, latency: float) -> float | None:
         """Modelled cycles of all steps on a simulated card with FP16 arrays of `lanes` and memory
-        that answers after `latency` cycles. None for several boards, whose links that model does
-        not have."""
+        that answers after `latency` cycles. None for several boards, whose waits for each other
+        that model does not have."""
+        if self.timing.plan.size > 1:
+            return None
+        return sum(n * cycles for _, n, cycles in self._on_source(lanes, latency))
+
+    def _on_source(self, lanes: int, latency: float) -> Iterator[tuple[StepShape, int, float]]:
+        """Shapes of steps, how many of each, and cycles of one, by units of overlays/rtl."""
         from lora_lab.timing.card_costs import card_costs
         from lora_lab.timing.card_step import card_step_of
         from lora_lab.timing.card_time import CardTiming
 
         plan = self.timing.plan
-        if plan.size > 1:
-            return None
+        rank = min(self._commands)
         costs = replace(card_costs(), lanes=lanes)
-        card = CardTiming(plan, 0, self._commands[0], latency, costs)
-        return sum(n * card.step(card_step_of(step)).cycles for step, n in self.steps.items())
+        card = CardTiming(plan, rank, self._commands[rank], latency, costs)
+        for shape, count in self.steps.items():
+            yield shape, count, card.step(card_step_of(shape)).cycles
+
+    def source_line(self) -> str:
+        """What the hardware source of this project would take for the steps, as its units were
+        simulated."""
+        from lora_lab.timing.source_target import SOURCE_LANES
+
+        plan = self.timing.plan
+        clock = plan.overlay.clock_hz
+        latency, seconds = MEMORY_NS * 1e-9 * clock, {True: 0.0, False: 0.0}
+        try:
+            for shape, count, cycles in self._on_source(SOURCE_LANES, latency):
+                seconds[_is_prefill(shape)] += count * cycles / clock
+        except RequestError as error:
+            return f"not modelled: this project's hardware source; {error}"
+        waits = ", without boards' waits for each other" if plan.size > 1 else ""
+        return (
+            f"modelled: this project's hardware source on {plan.size} x {plan.board.name} at "
+            f"{clock / 1e6:.0f} MHz{waits}: {self._by_phase(seconds[True], seconds[False])}"
+        )
+
+    def _by_phase(self, prefill: float, then: float) -> str:
+        steps = sum(n for shape, n in self.steps.items() if shape.rows == shape.sampled > 0)
+        rows = sum(n * s.sampled for s, n in self.steps.items() if s.rows == s.sampled)
+        found = f"prefill {prefill * 1e3:.3f} ms"
+        if steps:
+            each = then / steps * 1e3
+            found += f", {each:.3f} ms per step after it ({steps} steps, {rows} rows sampled)"
+        return found
 
     def totals(self, prefill: bool) -> Totals:
         """Sums over the steps with rows that are not sampled (prompts), or over all others."""
         found = Totals()
         for shape, count in self.steps.items():
-            if (shape.rows > shape.sampled) == prefill:
+            if _is_prefill(shape) == prefill:
                 time = self.timing.step(shape)
                 clock = self.timing.machine.clock_hz
                 found.add(totals_of(time.ops, time.timeline, clock), count)
@@ -98,14 +138,13 @@ class RunTime:
     def lines(self) -> list[str]:
         """The report of `lora-run --stats`."""
         first, then = self.totals(True), self.totals(False)
-        steps = sum(n for shape, n in self.steps.items() if shape.rows == shape.sampled > 0)
-        rows = sum(n * s.sampled for s, n in self.steps.items() if s.rows == s.sampled)
         plan = self.timing.plan
-        text = f"modelled: {plan.overlay.name} on {plan.size} x {plan.board.name}"
-        found = [f"{text}: prefill {first.seconds * 1e3:.3f} ms"]
-        if steps:
-            each = then.seconds / steps * 1e3
-            found[0] += f", {each:.3f} ms per step after it ({steps} steps, {rows} rows sampled)"
+        boards = f"{plan.size} x {plan.board.name}"
+        ideal = f"{plan.overlay.name} on {boards} with ideal units, not built"
+        found = [
+            self.source_line(),
+            f"modelled: {ideal}: {self._by_phase(first.seconds, then.seconds)}",
+        ]
         whole = Totals()
         whole.add(first)
         whole.add(then)
@@ -115,7 +154,7 @@ class RunTime:
                 for part, value in sorted(whole.by.items(), key=lambda entry: -entry[1])
                 if value > 0
             )
-            found.append(f"modelled: of {whole.seconds * 1e3:.3f} ms: {shares}")
+            found.append(f"modelled: of these {whole.seconds * 1e3:.3f} ms: {shares}")
             more = sum(n * self.timing.left_out(shape, False) for shape, n in self.steps.items())
             found.append(
                 f"modelled: without dispatch by the firmware and host accesses, "

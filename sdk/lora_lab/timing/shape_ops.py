@@ -28,7 +28,9 @@ from lora_lab.timing.ops import (
     Op,
 )
 from lora_lab.timing.step import StepShape, windowed
+from lora_lab.timing.vector_costs import VECTOR_COSTS
 from lora_sdk.model.block import describe
+from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.operations import (
     Activate,
     AddPosition,
@@ -103,7 +105,11 @@ def step_ops(
     if machine.lm_head:
         sampled = replace(step, rows=step.sampled)
         _append(ops, _Builder(machine, config, layout, sampled).build(described.after))
-    return ops
+    if not machine.charges_all or not step.committed:
+        return ops
+    whole = _Builder(machine, config, layout, step).commit()
+    _append(whole, ops)  # it runs beside the first operators, before the first store
+    return whole
 
 
 def _append(ops: list[Op], more: Iterable[Op]) -> None:
@@ -143,10 +149,14 @@ class _Builder:
     def _add(self, **fields: object) -> None:
         self.ops.append(Op(layer=-1, after=(len(self.ops) - 1,), **fields))  # type: ignore[arg-type]
 
-    def matrix(self, what: str, k: int, n: int) -> None:
+    def matrix(self, what: str, k: int, n: int, head: bool = False) -> None:
+        """`head`: of lm_head or an embedding's projection, which no group scales."""
         machine = self.machine
         passes = costs.matrix_passes(machine, self.rows)
-        once = k * n * machine.weight_bytes
+        each = machine.weight_bytes
+        if head and machine.head_bytes:
+            each = machine.head_bytes
+        once = k * n * each
         rate = machine.stream_rate if self.rows == 1 else machine.prefill_rate
         behind = bool(self.ops) and self.ops[-1].unit == ROUTER and not machine.stalled
         self._add(
@@ -170,12 +180,16 @@ class _Builder:
         if matmul.gather:
             dynamic = matmul_format(self.config, matmul).dynamic
             late = dynamic and self.boards > abi.ROW_MAXIMA
+            own = math.ceil(k / self.boards)
             if dynamic and not late:
-                self.row_max(what, math.ceil(k / self.boards), exchanged=True)
+                self.row_max(what, own, exchanged=True)
+            if not late:
+                self.quantize(what, own, dynamic)
             self.gather(f"gather {what}", k, FP16_BYTES if late else None)
             if late:
                 self.row_max(what, k, exchanged=False)
-        self.matrix(what, k, n)
+                self.quantize(what, k, dynamic)
+        self.matrix(what, k, n, head=matmul.layer is None)
         if self.adapter is None or matmul.layer is None:
             return
         modules, blocked_b = len(matmul.outputs), matmul.target.axes[0] != "hidden"
@@ -188,8 +202,7 @@ class _Builder:
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
 
     def row_max(self, what: str, columns: int, exchanged: bool) -> None:
-        """A pass over columns for the max of a row, and the exchange of boards' maxima; quantizing
-        itself is included in what writes the row."""
+        """A pass over columns for the max of a row, and the exchange of boards' maxima."""
         cycles = costs.vector_cycles(self.machine, self.rows, columns, 1)
         self._norm(f"max of {what}", cycles, exchanged)
 
@@ -312,30 +325,92 @@ class _Builder:
             macs=costs.attention_macs(config.head_dim, heads, step.visible),
         )
 
-    def nothing(self, operation: Operation) -> None:
-        """No operator: its time is included in that of its neighbors."""
+    def _by_columns(self, what: str, op: int, columns: float) -> None:
+        """An operation of the vector lanes on columns of each row; included in the fitted start-ups
+        of designs that are charged no such operations."""
+        machine = self.machine
+        if not machine.charges_all:
+            return
+        cost = VECTOR_COSTS[op]
+        cycles = costs.vector_cycles(machine, self.rows, math.ceil(columns), cost.passes)
+        self._add(unit=VFU, category=VECTOR, what=what, start=machine.start_cycles,
+                  compute=cycles + self.rows * cost.latency(machine))  # fmt: skip
+
+    def _moves(self, what: str, lines: int) -> None:
+        """`lines` of 64 bytes by the DMA unit, one a cycle, as overlays' lists are charged."""
+        if self.machine.charges_all:
+            start = self.machine.start_cycles
+            self._add(unit=DMA, category=KV, what=what, start=start, compute=float(lines))
+
+    def quantize(self, what: str, columns: int, dynamic: bool) -> None:
+        """The INT8 input of a matmul."""
+        if self.machine.activation_bytes == 1:
+            op = abi.VEC_QUANTIZE_ROW if dynamic else abi.VEC_QUANTIZE
+            self._by_columns(f"quantize {what}", op, columns)
+
+    def embed(self, embed: Embed) -> None:
+        self._by_columns("embed", abi.VEC_EMBED, self.config.embed_dim / self.boards)
+
+    def add_position(self, add: AddPosition) -> None:
+        self._by_columns("add position", abi.VEC_ADD_POSITION, self.config.hidden / self.boards)
+
+    def rope(self, rope: Rope) -> None:
+        columns = (self.heads + self.kv_heads) * self.config.head_dim
+        self._by_columns("rope", abi.VEC_ROPE, columns)
+
+    def store(self, store: StoreKv) -> None:
+        """q, k and v quantized where the cache is INT8, and k and v into the row's slot."""
+        columns = (self.heads + 2 * self.kv_heads) * self.config.head_dim
+        if self.machine.kv_bytes == 1:
+            self._by_columns("quantize q, k, v", abi.VEC_QUANTIZE, columns)
+        self._moves("kv store", self.rows * self.kv_heads * self._position_lines())
+
+    def _position_lines(self) -> int:
+        kind = kv_format("int8" if self.machine.kv_bytes == 1 else "fp16")
+        return costs.position_lines(kind, self.config.head_dim)
+
+    def commit(self) -> list[Op]:
+        """Positions of the step before into the cache: each is read and written."""
+        each = self.layout.layers(self.config) * self.kv_heads * self._position_lines()
+        self._moves("kv commit", 2 * self.step.committed * each)
+        return self.ops
+
+    def activate(self, activate: Activate) -> None:
+        op = abi.VEC_SWIGLU if activate.gated else abi.VEC_GELU_TANH
+        self._by_columns(f"activation {activate.kind}", op, self.config.ffn / self.boards)
+
+    def residual(self, add: AddResidual) -> None:
+        self._by_columns("residual", abi.VEC_RESIDUAL, self.config.hidden / self.boards)
+
+    def pack(self, pack: PackSelected) -> None:
+        size = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
+        self._moves("pack rows", self.rows * math.ceil(size / abi.LINE_BYTES))
+
+    def scale_logits(self, scale: ScaleLogits) -> None:
+        self._by_columns("scale logits", abi.VEC_SCALE, self.config.vocabulary / self.boards)
+
+    def cap_logits(self, cap: CapLogits) -> None:
+        self._by_columns("cap logits", abi.VEC_SOFTCAP, self.config.vocabulary / self.boards)
+
+    def argmax(self, argmax: Argmax) -> None:
+        self._by_columns("argmax", abi.VEC_ARGMAX, self.config.vocabulary / self.boards)
 
 
 OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
+    Embed: _Builder.embed,
+    AddPosition: _Builder.add_position,
     Norm: _Builder.norm,
     NormHeads: _Builder.norm_heads,
     Matmul: _Builder.matmul,
+    Rope: _Builder.rope,
+    StoreKv: _Builder.store,
     Attend: _Builder.attention,
-    **dict.fromkeys(
-        (
-            Embed,
-            AddPosition,
-            Rope,
-            StoreKv,
-            Activate,
-            AddResidual,
-            PackSelected,
-            ScaleLogits,
-            CapLogits,
-            Argmax,
-        ),
-        _Builder.nothing,
-    ),
+    Activate: _Builder.activate,
+    AddResidual: _Builder.residual,
+    PackSelected: _Builder.pack,
+    ScaleLogits: _Builder.scale_logits,
+    CapLogits: _Builder.cap_logits,
+    Argmax: _Builder.argmax,
 }
 
 

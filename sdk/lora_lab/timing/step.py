@@ -80,9 +80,10 @@ def prefill_steps(length: int, row_limit: int) -> list[StepShape]:
     return found
 
 
-def verify(length: int, context: int) -> StepShape:
-    """A tree of `length` rows over `context` positions, as if each row attended to all of them."""
-    return StepShape(length, length * context, context, length, 1)
+def verify(length: int, context: int, committed: int = 1) -> StepShape:
+    """A tree of `length` rows over `context` positions, as if each row attended to all of them.
+    `committed`: rows of the step before that were accepted."""
+    return StepShape(length, length * context, context, length, committed)
 
 
 def beams(prompts: int, width: int, context: int, common: int) -> StepShape:

@@ -79,7 +79,7 @@ class ArrayTarget:
         return self.run(steps.decode(context))
 
     def verify(self, rows: int, context: int) -> Totals:
-        return self.run(steps.verify(rows, context))
+        return self.run(_verify(self.draft, rows, context))
 
     def prefill(self, length: int) -> Totals:
         return self.run(steps.prefill(length))
@@ -221,7 +221,7 @@ class OverlayTarget:
         return self.run(steps.decode(context))
 
     def verify(self, rows: int, context: int) -> Totals:
-        return self.run(steps.verify(rows, context))
+        return self.run(_verify(self.draft, rows, context))
 
     def prefill(self, length: int) -> Totals:
         totals = Totals()
@@ -239,6 +239,12 @@ def _title(config: ModelConfig) -> str:
     found = config.quantization
     assert found is not None
     return f"{found.scheme.upper()} with {found.kv} K and V"
+
+
+def _verify(draft: Draft | None, rows: int, context: int) -> steps.StepShape:
+    """A tree whose header commits what `draft` has accepted by trees of that size."""
+    accepted = 1.0 if draft is None else draft.aat(rows, context)
+    return steps.verify(rows, context, max(1, round(accepted)))
 
 
 def totals_of(ops: Sequence[Op], timeline: Timeline, clock_hz: float) -> Totals:
@@ -272,6 +278,9 @@ def make_target(
 
     RequestError names an unknown or conflicting argument."""
     from lora_host.overlay import overlay_names
+    from lora_lab.timing.source_target import SOURCE_TARGETS, SourceTarget
+    from lora_lab.timing.wide_card import wide_names
+    from lora_lab.timing.wide_target import WideTarget
 
     if boards < 1:
         raise RequestError(f"{boards} boards; expected at least 1")
@@ -292,7 +301,24 @@ def make_target(
                 f"overlay {design} is for board {target.board}, not {board}; drop --board"
             )
         return target
-    known = (*design_names(), *overlay_names())
+    if design in SOURCE_TARGETS:
+        if adapter is not None or stages > 1 or cross_links or board not in (None, "u280"):
+            raise RequestError(
+                f"design {design}: one U280 without adapters; use --design own-u280 for others"
+            )
+        return SourceTarget(design, config, boards)
+    if design in wide_names():
+        if adapter is not None or stages > 1 or cross_links:
+            raise RequestError(
+                f"design {design}: one ring without adapters; use --design own-u280 for others"
+            )
+        wide = WideTarget(design, config, boards)
+        if board not in (None, wide.board):
+            raise RequestError(
+                f"design {design} is for board {wide.board}, not {board}; drop --board"
+            )
+        return wide
+    known = (*design_names(), *overlay_names(), *SOURCE_TARGETS, *wide_names())
     if design not in design_names() and not design.endswith((".yaml", ".yml")):
         raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
     layout = Layout(boards, stages, cross_links)

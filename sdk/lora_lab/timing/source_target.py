@@ -1,0 +1,93 @@
+"""The hardware source of this repository as a target: units of overlays/rtl on one board, whose
+cycles are those of its simulation (card_costs.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lora_host.boards import load_board
+from lora_host.errors import RequestError
+from lora_host.overlay import load_overlay
+from lora_host.sim import MEMORY_NS
+from lora_lab.timing import step as steps
+from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.card_step import card_step_of
+from lora_lab.timing.card_time import CardTiming
+from lora_lab.timing.facts import Draft, drafts
+from lora_lab.timing.list_ops import ListTiming
+from lora_lab.timing.machine import machine_of_overlay
+from lora_lab.timing.ops import DISPATCH
+from lora_lab.timing.report import Roofs, Totals
+from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
+from lora_sdk.plan.formats import quantized_as
+from lora_sdk.plan.placement import make_plan
+
+if TYPE_CHECKING:
+    from lora_lab.timing.ops import Op
+    from lora_lab.timing.schedule import Timeline
+    from lora_sdk.model.spec import ModelConfig
+
+SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280"}
+"""Its name as a design, and the overlay whose clock, banks and lists it has."""
+SOURCE_LANES = 32  # FP16 lanes of overlays/rtl/card/card.sv and of vendor/card_kernel.sv
+
+
+class SourceTarget:
+    """W4A8 in groups of 128 where K allows, lm_head in INT8, K and V in FP16, unless the model is
+    quantized."""
+
+    def __init__(self, name: str, config: ModelConfig, boards: int) -> None:
+        """RequestError: several boards, whose waits for each other the costs leave out."""
+        if boards != 1:
+            raise RequestError(
+                f"design {name} on {boards} boards: its cycles are simulated on one; use --boards 1"
+            )
+        overlay = load_overlay(SOURCE_TARGETS[name])
+        notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
+        if config.quantization is None:
+            config = quantized_as(config, overlay.precision)
+            assert config.quantization is not None
+            config = replace(config, quantization=replace(config.quantization, kv="fp16"))
+            notes.append("the model is in FP16: timed as W4A8, lm_head in INT8, K and V in FP16")
+        plan = make_plan(config, overlay, load_board(overlay.board.name), 1)
+        self.name, self.board, self.boards = name, overlay.board.name, 1
+        self.notes: tuple[str, ...] = tuple(notes)
+        self.draft: Draft | None = drafts()["longspec"]
+        self.clock_hz, self.row_limit = float(overlay.clock_hz), plan.row_limit
+        commands = lower(config, plan, 0, unit_scales(config))
+        self._lists = ListTiming(machine_of_overlay(overlay), plan, 0, commands)
+        costs = replace(card_costs(), lanes=SOURCE_LANES)
+        self._card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * overlay.clock_hz, costs)
+        banks = [overlay.board.banks[bank].bandwidth for bank in overlay.weight_banks]
+        products = 128 * self.clock_hz  # of the INT8 array: a line of 128 4-bit weights a cycle
+        self.roofs = Roofs(float(sum(banks)), products, 0.0)
+
+    def decode(self, context: int) -> Totals:
+        """One token that attends to `context` positions."""
+        return self._run(steps.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        """A tree of `rows` rows over `context` positions."""
+        assert self.draft is not None
+        return self._run(steps.verify(rows, context, max(1, round(self.draft.aat(rows, context)))))
+
+    def prefill(self, length: int) -> Totals:
+        """A prompt of `length` tokens."""
+        totals = Totals()
+        for shape in steps.prefill_steps(length, self.row_limit):
+            totals.add(self._run(shape))
+        return totals
+
+    def _run(self, shape: steps.StepShape) -> Totals:
+        """Cycles by the card's costs, bytes of the same list."""
+        from lora_lab.timing.target import totals_of
+
+        ops: list[Op] = self._lists.ops(shape)
+        step = card_step_of(shape)
+        found, besides = self._card.step(step), self._card.besides(step)
+        timeline: Timeline = replace(
+            found.timeline, cycles=found.cycles, by={**found.timeline.by, DISPATCH: besides}
+        )
+        return totals_of(ops, timeline, self.clock_hz)

@@ -1,0 +1,93 @@
+"""Speeds that README and docs/timing.md print are those of the timing model, and the first one of
+boards is what the hardware source reaches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lora_lab.timing.designs import design_names, load_design
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
+from lora_sdk.model.shapes import shape_config
+from tests.unit import simulated_layer
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/timing.md")
+}
+OWN = [name for name in design_names() if load_design(name).origin == "own"]
+SPEED = re.compile(r"([\d.]+) tokens/s(?:, ([\d.]+) with a tree)?")
+LONG = re.compile(r"Llama-3.1-8B, context (\d+)")
+NO_TREE = ", no better with a tree"
+SOURCE = "source-u280"
+COLUMNS = 6  # of a table's line cut at its bars: design, boards, state, modelled
+
+
+def rate(design: str, boards: int, model: str, context: int, mode: str = "ar") -> float:
+    return token_time(
+        make_target(design, None, shape_config(model), boards), "", context, mode
+    ).tokens_per_second
+
+
+def rows(page: str) -> list[tuple[str, int, str, int, str, str | None]]:
+    """Design, boards, model, context, and speeds plain and with a tree, of each row of the table of
+    our own designs. A row without a design is of the one above."""
+    found, design = [], ""
+    for line in PAGES[page].splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        speed = SPEED.fullmatch(cells[-2].replace(NO_TREE, "")) if len(cells) == COLUMNS else None
+        if speed is None or SOURCE in cells[1] or "overlays/rtl" in cells[1]:
+            continue
+        design = cells[1].split(",")[0].strip("*") or design
+        where = LONG.search(cells[2])
+        model, context = ("llama3.1-8b", int(where[1])) if where else ("llama2-7b", 128)
+        found.append((design, int(cells[2].split()[0]), model, context, speed[1], speed[2]))
+    return found
+
+
+def shown(value: float, text: str) -> bool:
+    """Whether `text` is the value, rounded to its digits."""
+    digits = len(text.partition(".")[2])
+    return f"{value:.{digits}f}" == text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_our_own_designs_have_what_the_model_says(page: str) -> None:
+    found = rows(page)
+    assert {row[0] for row in found} == set(OWN) and len(found) >= 5
+    for design, boards, model, context, plain, tree in found:
+        assert shown(rate(design, boards, model, context), plain), (design, boards, context)
+        if tree:
+            assert shown(rate(design, boards, model, context, "sd"), tree), (design, boards)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_has_no_hardware_is_called_so(page: str) -> None:
+    for line in PAGES[page].splitlines():
+        if SPEED.search(line) and re.match(r"\| \**own-", line):
+            assert "no hardware" in line or "the same" in line, line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_speed_of_boards_is_that_of_the_source(page: str) -> None:
+    text = PAGES[page]
+    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    first = SPEED.search(tables)
+    assert first is not None
+    assert shown(rate(SOURCE, 1, "llama2-7b", 128), first[1])
+    assert f"{simulated_layer.LAYER_CYCLES:,}" in text
+    if page == "README.md":  # what `make demo` prints
+        printed = [line for line in text.splitlines() if line.startswith("modelled: ")]
+        assert printed[0].startswith("modelled: this project's hardware source on")
+        assert all("not built" in line for line in printed[1:])
+
+
+def test_the_token_of_the_source_is_its_simulated_layers_and_the_rest() -> None:
+    """32 layers, and between 2 and 4% more: lm_head of 32,000 columns, the final norm, argmax, what
+    is left of a commit, and control."""
+    found = token_time(make_target(SOURCE, None, shape_config("llama2-7b"), 1), "", 128)
+    layers = 32 * simulated_layer.LAYER_CYCLES
+    assert 1.02 < found.latency_ms * 250e3 / layers < 1.06

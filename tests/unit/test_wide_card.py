@@ -1,0 +1,115 @@
+"""The wide card's model: each operation is charged at a planned rate, and what docs/wide_card.md
+prints is what it says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lora_host.errors import RequestError
+from lora_lab.timing import step as steps
+from lora_lab.timing import wide_card as cards
+from lora_lab.timing.fit import fit
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
+from lora_lab.timing.wide_card import FROM, Constant, WideCard, wide_card, wide_names
+from lora_lab.timing.wide_ops import wide_step_ops
+from lora_sdk.model.shapes import shape_config
+
+CONFIG = shape_config("llama2-7b")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "wide_card.md").read_text(encoding="utf-8")
+TABLE = re.compile(r"^\| `(wide-[\w-]+)` \| (\d) x \w+ \| ([\d.]+) \| ([\d.]+) \|", re.MULTILINE)
+
+
+def changed(card: WideCard, **values: float) -> WideCard:
+    more = {name: Constant(value, "planned", "") for name, value in values.items()}
+    return replace(card, constants={**card.constants, **more})
+
+
+def cycles(card: WideCard, boards: int = 1, shape: steps.StepShape | None = None) -> float:
+    ops = wide_step_ops(card, CONFIG, boards, shape or steps.decode(128))
+    return sum(op.compute for op in ops)
+
+
+def test_the_page_has_what_the_model_says() -> None:
+    found = TABLE.findall(PAGE)
+    assert {name for name, *_ in found} == set(wide_names()) and len(found) == 6
+    for name, boards, plain, tree in found:
+        target = make_target(name, None, CONFIG, int(boards))
+        assert f"{token_time(target, '', 128).tokens_per_second:.1f}" == plain, (name, boards)
+        assert f"{token_time(target, '', 128, 'sd').tokens_per_second:.1f}" == tree, (name, boards)
+
+
+def test_each_constant_says_where_it_comes_from_and_stands_in_the_page() -> None:
+    for name in wide_names():
+        for key, constant in wide_card(name).constants.items():
+            assert constant.source in FROM and constant.what
+            assert f"`{key}`" in PAGE, key
+
+
+def test_each_operation_and_constant_costs_something() -> None:
+    """Twice as slow or late, or half as wide, each makes some step longer."""
+    card = wide_card("wide-u280")
+    names = {op.what for op in wide_step_ops(card, CONFIG, 4, steps.decode(128))}
+    assert {"embed", "attn_norm sums", "rope", "store", "attention", "activation", "qkv", "lm_head",
+            "AddResidual", "Argmax", "quantize down", "gather o"} <= names  # fmt: skip
+    assert all(op.compute > 0 for op in wide_step_ops(card, CONFIG, 4, steps.decode(128)))
+    assert "commit" not in names
+    tree = steps.verify(4, 128, 3)
+    assert any(op.what == "commit" for op in wide_step_ops(card, CONFIG, 1, tree))
+    runs = [(boards, shape) for boards in (1, 4) for shape in (steps.decode(128), tree)]
+    plain = [cycles(card, *run) for run in runs]
+    for key, constant in card.constants.items():
+        if key in ("fifo_lines", "rows_held", "dynamic", "gather", "gather_overlap"):
+            continue  # of the schedule, of more rows, and below
+        others = [changed(card, **{key: constant.value * by}) for by in (2, 0.5)]
+        found = [[cycles(one, *run) for run in runs] for one in others]
+        assert any(a > b for one in found for a, b in zip(one, plain, strict=True)), key
+    for more in ({"dynamic": 1}, {"gather_overlap": 0}, {"gather_overlap": 0, "gather": 320}):
+        assert cycles(changed(card, **more), *runs[-1]) > plain[-1]
+
+
+def test_bytes_are_those_of_lists() -> None:
+    """A block of groups of 128 has 34 lines, lm_head is INT8."""
+    found = token_time(make_target("wide-u280", None, CONFIG, 1), "", 128).bytes["weights"]
+    listed = token_time(make_target("source-u280", None, CONFIG, 1), "", 128).bytes["weights"]
+    assert found == listed
+
+
+def test_memory_is_not_faster_than_its_lines() -> None:
+    """Without other work a token takes what its lines take at the channels' rate."""
+    card = wide_card("wide-u280")
+    report = token_time(make_target("wide-u280", None, CONFIG, 1), "", 128)
+    lines = (report.bytes["weights"] + report.bytes["kv"]) / 64 / card.channels
+    assert lines / card.line_rate / card.clock_hz < report.latency_ms / 1e3
+
+
+def test_it_fits_by_planned_counts() -> None:
+    found = fit("wide-u280")
+    assert not found.excess() and found.shares()["lut"] < 0.70  # type: ignore[index]
+
+
+def test_what_a_file_or_request_has_wrong_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = tmp_path / "units"
+    units.mkdir()
+    text = (ROOT / "overlays" / "units" / "wide-u280.yaml").read_text()
+    monkeypatch.setattr(cards, "data_folder", lambda _: tmp_path)
+    for wrong, words in (
+        (text.replace("  rows: [3, planned", "  rows: [3, hoped"), "rows is"),
+        (text.replace("  rows: [3,", "  rows: [-3,"), "at least 0"),
+        (text.replace("  rows: [3,", "  rouws: [3,"), "'rouws'"),
+        (text + "speed: 9\n", "'speed'"),
+    ):
+        (units / "wrong.yaml").write_text(wrong)
+        with pytest.raises(RequestError, match=words):
+            wide_card.__wrapped__("wrong")
+    with pytest.raises(RequestError, match="query heads"):
+        make_target("wide-u280", None, CONFIG, 64)
+    with pytest.raises(RequestError, match="is for board u280"):
+        make_target("wide-u280", "v80", CONFIG, 1)
