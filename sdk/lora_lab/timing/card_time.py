@@ -18,6 +18,12 @@ from lora_sdk.compile import isa
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import Plan
 
+# What counts of a command depend on, besides step and plan. Adapters' tables are left alone.
+SIZES = (
+    "flags", "k", "n", "weight_type", "adapter", "op", "columns", "extra", "first", "q_heads",
+    "kv_heads", "head_dim", "window", "bytes", "share_unit", "segment_unit", "element_bytes",
+    "span",
+)  # fmt: skip
 CATEGORY = {MPU: WEIGHTS, VFU: VECTOR, ROUTER: LINK, DMA: KV, CONTROL_UNIT: KV}
 
 
@@ -41,6 +47,9 @@ class CardTiming:
         self.latency = latency
         self._counting = counting(self.costs.arrays(latency), plan, rank)
         self._fields = list(fixed_fields(commands, plan.stage_boards))
+        self._sizes = [
+            (type(one), *(getattr(one, name, None) for name in SIZES)) for one in commands
+        ]
         self._votes = _step_cycles(plan.size, latency) - _step_cycles(1, latency)
 
     def command(self, command: isa.Command, step: CardStep) -> float:
@@ -63,18 +72,17 @@ class CardTiming:
         return found.stripes * max(0.0, waits)
 
     def step(self, step: CardStep) -> CardTime:
-        """Of one step."""
-        ops = [
-            Op(
-                **fields,
-                start=self.costs.between,
-                category=ATTENTION
-                if isinstance(command, isa.Attention)
-                else CATEGORY[fields["unit"]],
-                compute=self.command(command, step),
-            )
-            for command, fields, _ in self._fields
-        ]
+        """Of one step. Equal commands of other layers take as long."""
+        known: dict[object, float] = {}
+        ops = []
+        for (command, fields, _), sizes in zip(self._fields, self._sizes, strict=True):
+            if sizes not in known:
+                known[sizes] = self.command(command, step)
+            category = CATEGORY[fields["unit"]]
+            if isinstance(command, isa.Attention):
+                category = ATTENTION
+            start = self.costs.between
+            ops.append(Op(**fields, start=start, category=category, compute=known[sizes]))
         ops = [op if op.compute else replace(op, start=0.0) for op in ops]
         timeline = schedule(ops, keep=True)
         return CardTime(timeline.cycles + self.besides(step), timeline, ops)

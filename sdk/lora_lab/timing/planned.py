@@ -34,7 +34,8 @@ def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
 def token_lines(times: list[dict[str, Any]]) -> list[str]:
     """The times as text."""
     return [
-        f"modelled: {entry['modelled_ms_a_token']:.3f} ms per token at context {entry['context']} "
+        f"modelled with ideal units, not built: {entry['modelled_ms_a_token']:.3f} ms per token at "
+        f"context {entry['context']} "
         f"({entry['modelled_tokens_per_second']:.1f} tokens/s): "
         + ", ".join(
             f"{name.replace('_', ' ')} {share:.0%}"

@@ -214,6 +214,7 @@ class OverlayTarget:
             link=link if boards > 1 else 0.0,
         )
         more = 1e3 * self.timing.left_out(steps.decode(1))
+        notes.append("by ideal units of the overlay's size, which no hardware source here has")
         notes.append(f"without dispatch, host accesses and sums: about {more:.3g} ms more per step")
         self.notes = tuple(notes)
 
