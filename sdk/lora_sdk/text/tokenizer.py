@@ -117,6 +117,16 @@ class Tokenizer:
             raise _not_an_id(error) from None
         return None if skip_special and piece in self._special else piece
 
+    def token_id(self, text: str) -> int | None:
+        """The id of the token that is written so; None: there is none."""
+        found: int | None = self._backend.token_to_id(text)
+        return found
+
+    @cached_property
+    def added(self) -> dict[str, int]:
+        """Ids of the added tokens, special ones among them, by their text."""
+        return {one.content: token for token, one in self._added.items()}
+
     @cached_property
     def _special(self) -> frozenset[str]:
         return frozenset(one.content for one in self._added.values() if one.special)
