@@ -18,6 +18,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.step.tree_shape import TreeShape
+from lora_sdk.text.streaming import Detokenizer
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, as_json, damaged, rewritten
@@ -117,10 +118,22 @@ def tokenizer(folder: Path) -> Subject:
         ],
     }  # fmt: skip
 
+    value["decoder"] = {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"Regex": "x+"}, "content": "y"},
+            {"type": "ByteFallback"}, value["decoder"],
+            {"type": "Replace", "pattern": {"String": "lo"}, "content": "l"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 1},
+            {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+        ],
+    }  # fmt: skip
+
     def read() -> None:
         found = Tokenizer(model, size)
         ids = found.encode("Hello, \u00e9 world\n  xx <s>", special=True)
-        found.decode(ids)
+        one_by_one = Detokenizer(found)
+        assert found.decode(ids) == "".join(map(one_by_one.push, ids)) + one_by_one.finish()
         assert found.begins_with is not None and found.spellings("stop") is not None
         for token in ids:
             found.alone(token, False)

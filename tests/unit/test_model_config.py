@@ -249,14 +249,20 @@ def test_ids_come_from_both_files(tmp_path: Path) -> None:
     assert load(tmp_path, changed("llama", eos_token_id=[7])).eos == (5, 6)
 
 
-def test_an_end_that_no_model_could_emit_is_refused(tmp_path: Path) -> None:
+def test_an_end_beyond_the_vocabulary_is_left_out_with_a_notice(
+    tmp_path: Path, caplog: Any
+) -> None:
     size = variant("llama").config["vocab_size"]
     assert load(tmp_path, changed("llama", eos_token_id=[3, size - 1])).eos == (3, size - 1)
-    with pytest.raises(ModelError, match=rf"config\.json: eos_token_id is {size}, .* below the"):
-        load(tmp_path, changed("llama", eos_token_id=[3, size]))
+    assert caplog.records == []
+    for _ in range(2):
+        assert load(tmp_path, changed("llama", eos_token_id=[3, size])).eos == (3,)
+    (notice,) = caplog.messages
+    beyond = f"{size} is beyond the vocabulary of {size} tokens and ends no text"
+    assert notice.endswith(f"config.json: eos_token_id {beyond}")
     (tmp_path / "generation_config.json").write_text(f'{{"eos_token_id": {size + 7}}}')
-    with pytest.raises(ModelError, match=rf"generation_config\.json: eos_token_id is {size + 7}"):
-        load(tmp_path, changed("llama"))
+    assert load(tmp_path, changed("llama", eos_token_id=2)).eos == (2,)
+    assert "generation_config.json: eos_token_id" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN', "\xff", "[" * 100_000])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.engine.requests import OnDelta, Request, Sample
 from lora_sdk.sampling import BeamSearchParams, Sampler, SamplingParams
 from lora_sdk.sampling.beam_search import BeamSearch
+from lora_sdk.text.ends import end_tokens
 from lora_sdk.text.streaming import TextStream
 from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
@@ -126,7 +128,7 @@ class RequestMaker:
         """The sampler of one sample, with bad words as tokens."""
         ends = set(params.stop_token_ids)
         if not params.ignore_eos:
-            ends.update(self._config.eos)
+            ends.update(self._ends)
         words = [ids for word in params.bad_words for ids in self._tokenizer().spellings(word)]
         return Sampler(
             params=params,
@@ -136,6 +138,14 @@ class RequestMaker:
             end_tokens=frozenset(ends),
             bad_words=tuple(words),
         )
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The tokens that end a text of the model."""
+        try:
+            return end_tokens(self._config.eos, self._tokenizer(), self._config.vocabulary)
+        except ModelError:  # token ids need no tokenizer
+            return self._config.eos
 
     def _request(self, prompt: Prompt, params: SamplingParams, on_delta: OnDelta | None) -> Request:
         text = prompt if isinstance(prompt, str) else None

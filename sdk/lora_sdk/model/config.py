@@ -153,9 +153,12 @@ def _with_ids(config: ModelConfig, fields: Fields) -> ModelConfig:
     """`config` with the token ids that `fields` gives; what it leaves out stays."""
     bos, eos, pad = (fields.ids(f"{name}_token_id") for name in ("bos", "eos", "pad"))
     beyond = [token for token in eos if token >= config.vocabulary]
-    if beyond:
-        expected = f"token ids below the {config.vocabulary} of the vocabulary"
-        raise fields.error("eos_token_id", beyond[0], expected)
+    if beyond:  # a default that was written with a small vocabulary
+        fields.note(
+            f"eos_token_id {beyond[0]} is beyond the vocabulary of {config.vocabulary} tokens and "
+            "ends no text"
+        )
+        eos = tuple(token for token in eos if token not in beyond)
     return replace(
         config,
         bos=bos[0] if bos else config.bos,

@@ -97,6 +97,12 @@ class Fields:
         if value is not None and not any(_same(value, item) for item in allowed):
             raise ModelError(f"{self.where}: {name} is {short(value)}: {what}: not supported")
 
+    def note(self, what: str) -> None:
+        """Warn of a value, once for each file."""
+        if (self.where, what) not in _warned:
+            _warned.add((self.where, what))
+            _log.warning("%s: %s", self.where, what)
+
     def warn_unknown(self, harmless: Sequence[str]) -> None:
         """Warn of fields that no getter has read, once for each set of names."""
         known = self._read.union(harmless)

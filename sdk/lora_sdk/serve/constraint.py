@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import one_line
 from lora_sdk.serve.errors import ApiError, GrammarError
+from lora_sdk.text.ends import end_tokens
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -86,11 +87,12 @@ class Compiler:
 
     def _compile(self, grammar: str) -> LLMatcher:
         if self._tokenizer is None:
-            config = self._engine.config
-            if not config.eos:
+            config, tokenizer = self._engine.config, self._engine.tokenizer
+            ends = end_tokens(config.eos, tokenizer, config.vocabulary)
+            if not ends:
                 raise ApiError(400, "the model has no end-of-text token, which grammars need")
-            text = self._engine.tokenizer.definition().decode("utf-8")
-            self._tokenizer = LLTokenizer(text, config.vocabulary, list(config.eos))
+            text = tokenizer.definition().decode("utf-8")
+            self._tokenizer = LLTokenizer(text, config.vocabulary, list(ends))
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
         if not matcher.is_error():
             matcher.compute_logit_bias()  # an error where no token may be the first one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from lora_sdk.text.decoder_stages import (
@@ -58,6 +58,14 @@ class Decoding:
                 self.plain[token] = text
             new = self.rest
         return new, text
+
+    def text(self, tokens: Iterable[int]) -> str:
+        """Of all tokens."""
+        state, parts = self.start, []
+        for token in tokens:
+            state, part = self.push(state, token)
+            parts.append(part)
+        return "".join((*parts, self.held(state, False)))
 
     def held(self, state: State, whole: bool) -> str:
         """The text that comes if no token follows. With `whole` without characters of which bytes

@@ -20,9 +20,9 @@ class Detokenizer:
         self, tokenizer: Tokenizer, prompt: Sequence[int] = (), skip_special: bool = True
     ) -> None:
         self._decoding = tokenizer.decoding(skip_special)
-        self._state = self._decoding.start
+        self._state, self._prompt = self._decoding.start, 0
         for token in _context(tokenizer, prompt):
-            self._state, _ = self._decoding.push(self._state, token)
+            self.push(token)
         # If the prompt ends in the middle of a character, its bytes are emitted with the token
         # that completes the character.
         self._prompt = len(self._decoding.held(self._state, True))

@@ -32,6 +32,8 @@ class Tokenizer:
         kinds = [one["type"] for one in self._decoders or ()]
         self.byte_fallback = "ByteFallback" in kinds
         self.joins_bytes = kinds == ["ByteLevel"]  # the text of tokens is that of their bytes
+        # The package's own panics where there are fewer characters than may be cut.
+        self._cuts = any(one["type"] == "Strip" and one["stop"] for one in self._decoders or ())
         self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
         self._added = self._backend.get_added_tokens_decoder()
         self._decoding: dict[bool, Decoding] = {}
@@ -80,6 +82,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
+        if self._cuts:
+            return self.decoding(skip_special).text(ids)
         try:
             text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
         except (OverflowError, TypeError) as error:
@@ -112,6 +116,16 @@ class Tokenizer:
         except (OverflowError, TypeError) as error:
             raise _not_an_id(error) from None
         return None if skip_special and piece in self._special else piece
+
+    def token_id(self, text: str) -> int | None:
+        """The id of the token that is written so; None: there is none."""
+        found: int | None = self._backend.token_to_id(text)
+        return found
+
+    @cached_property
+    def added(self) -> dict[str, int]:
+        """Ids of the added tokens, special ones among them, by their text."""
+        return {one.content: token for token, one in self._added.items()}
 
     @cached_property
     def _special(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from lora_host.errors import ModelError
 from lora_host.regular_file import read_regular
 from lora_sdk.gguf.file import GgufFile, is_gguf
 from lora_sdk.gguf.tokenizer import GgufTokenizer, InexactTokenizer
+from lora_sdk.text.tokenizer_limits import check_limits
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 MAX_CONFIG_BYTES = 16 << 20
@@ -85,11 +86,16 @@ class GgufTokenizerFiles:
 
 
 def read_tokenizer(path: Path) -> bytes:
-    """The bytes of a tokenizer.json. ModelError: it cannot be read, or is too large."""
+    """The bytes of a tokenizer.json. ModelError: it cannot be read, is too large, or makes too much
+    of a text (`check_limits`)."""
     try:
-        return read_regular(path, MAX_TOKENIZER_BYTES)
+        data = read_regular(path, MAX_TOKENIZER_BYTES)
+        check_limits(data)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # the package's, of an expression, are bare
+        raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
+    return data
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
