@@ -93,7 +93,7 @@ class Settings:
     )  # fmt: skip
     tool_call_parser: str = option(
         "auto", help="how calls of tools are found in a text; auto: as the chat template has them",
-        flags=("--tool-call-parser",), metavar="NAME",
+        flags=("--tool-call-parser",),
         choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
                  "deepseek_v3", "glm45", "functiongemma", "gemma4"),
     )  # fmt: skip
