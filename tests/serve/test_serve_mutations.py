@@ -43,6 +43,12 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/chat/completions", {
         "messages": [{"role": "system", "content": "s"}, USER], "max_tokens": 2, "logprobs": True,
         "top_logprobs": 2, "tools": [TOOL], "tool_choice": "required"}),
+    ("/v1/chat/completions", {
+        "messages": [USER, {"role": "assistant", "content": None, "refusal": None,
+                            "reasoning_content": "r", "function_call": None}, USER],
+        "max_tokens": 2, "chat_template_kwargs": {"a": [1]}, "reasoning_effort": "low",
+        "truncate_prompt_tokens": 9, "allowed_token_ids": [3, 4], "return_token_ids": True,
+        "continue_final_message": False, "modalities": ["text"], "store": True, "seed": -1}),
     ("/v1/responses", {
         "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}],
         "instructions": "b", "max_output_tokens": 2, "stream": True, "metadata": {"k": "v"}}),

@@ -12,7 +12,8 @@ import pytest
 from openai import BadRequestError
 
 from lora_sdk import Engine
-from lora_sdk.serve.tool_calls import ToolCall, ToolText, format_of
+from lora_sdk.serve.tool_calls import ToolCall, ToolText
+from lora_sdk.serve.tool_formats import tool_format
 from tests.served import TEMPLATE, Served, chat_model, eventually, served
 
 HEAD = "{% if tools %}Tools: {% for tool in tools %}{{ tool | tojson }}{% endfor %}\n{% endif %}"
@@ -23,7 +24,7 @@ CALLS = (
 TEMPLATES = {
     "hermes": HEAD + "{# <tool_call> #}" + TEMPLATE + CALLS,
     "mistral": HEAD + "{# [TOOL_CALLS] #}" + TEMPLATE + CALLS,
-    "llama3": HEAD + "{# ipython #}" + TEMPLATE + CALLS,
+    "llama3_json": HEAD + "{# ipython #}" + TEMPLATE + CALLS,
 }
 PARAMETERS = {
     "type": "object",
@@ -68,16 +69,16 @@ TEXTS = [
         [HEAT, STOP],
     ),
     ("mistral", "[TOOL_CALLS] nothing", "[TOOL_CALLS] nothing", []),
-    ("llama3", f'{{"name": "heat", "parameters": {GIVEN}}}', "", [HEAT]),
+    ("llama3_json", f'{{"name": "heat", "parameters": {GIVEN}}}', "", [HEAT]),
     (
-        "llama3",
+        "llama3_json",
         f'\n<|python_tag|>{{"name": "heat", "parameters": {GIVEN}}}; {{"name": "stop_all"}}',
         "",
         [HEAT, STOP],
     ),
-    ("llama3", "{ is a brace", "{ is a brace", []),
-    ("llama3", "  plain", "  plain", []),
-    ("llama3", '{"no": "name"}', '{"no": "name"}', []),
+    ("llama3_json", "{ is a brace", "{ is a brace", []),
+    ("llama3_json", "  plain", "  plain", []),
+    ("llama3_json", '{"no": "name"}', '{"no": "name"}', []),
 ]
 
 
@@ -86,7 +87,7 @@ def test_calls_are_found_however_the_text_comes(
     family: str, text: str, content: str, calls: list[ToolCall]
 ) -> None:
     rng = random.Random(5)
-    form = format_of(TEMPLATES[family])
+    form = tool_format("auto", TEMPLATES[family])
     assert form is not None and form.name == family
     for size in (10_000, 1, 2, 3, 5, 8):
         splitter, shown, found, at = ToolText(form), "", [], 0
@@ -99,7 +100,7 @@ def test_calls_are_found_however_the_text_comes(
 
 
 def test_one_call_alone_where_parallel_calls_are_off() -> None:
-    form = format_of(TEMPLATES["hermes"])
+    form = tool_format("auto", TEMPLATES["hermes"])
     splitter = ToolText(form, single=True)
     assert splitter.push(TEXTS[1][1]) == ("Sure.\ndone", [HEAT])
 
@@ -162,6 +163,36 @@ def test_forced_calls_keep_to_their_schema(family: tuple[str, Served]) -> None:
         calls = joined(ask(server, tool_choice=choice, parallel_tool_calls=False, stream=True))[1]
         assert calls == [(call.function.name, call.function.arguments)]
     assert call.function.name in ("heat", "stop_all")
+
+
+def test_forced_calls_follow_references_of_their_schemas(family: tuple[str, Served]) -> None:
+    """Two tools, each with definitions of its own, of the same name; one refers to itself."""
+    _, server = family
+    schemas = [
+        {
+            "type": "object",
+            "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"anyOf": [{"$ref": "#"}, False]}},
+            "required": ["p"],
+            "additionalProperties": False,
+            "$defs": {"P": {"enum": allowed}},
+        }
+        for allowed in (["one", "two"], [3, 4])
+    ]
+    tools = [
+        {"type": "function", "function": {"name": f"tool_{i}", "parameters": schema}}
+        for i, schema in enumerate(schemas)
+    ]
+    seen = set()
+    for seed in range(6):
+        (got,) = ask(
+            server, tools=tools, tool_choice="required", parallel_tool_calls=False, seed=seed,
+            temperature=2,
+        ).choices  # fmt: skip
+        (call,) = got.message.tool_calls
+        index = int(call.function.name[-1])
+        jsonschema.validate(json.loads(call.function.arguments), schemas[index])
+        seen.add(index)
+    assert seen == {0, 1}
 
 
 def test_the_prompt_holds_tools_calls_and_results(family: tuple[str, Served]) -> None:

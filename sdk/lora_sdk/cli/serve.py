@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETTINGS = (
     *("name", "host", "port", "max_queue", "max_prompts", "max_body", "adapter_root"),
     *("body_timeout", "request_timeout", "drain_timeout", "otlp_traces_endpoint"),
-    *("chat_template", "reasoning_parser", "strict", "log_level"),
+    *("chat_template", "reasoning_parser", "tool_call_parser", "strict", "log_level"),
 )
 RANK = {
     "flags": ("--max-adapter-rank",),

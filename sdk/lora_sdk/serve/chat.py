@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -20,8 +21,9 @@ from lora_sdk.serve.messages import ChatMessage, TemplateFields, chat_prompt
 from lora_sdk.serve.reasoning import ReasoningFormat, ReasoningText, reasoning_format
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
-from lora_sdk.serve.tool_calls import ToolCall, ToolFormat, ToolText, forced_format, format_of
+from lora_sdk.serve.tool_calls import ToolCall, ToolText
 from lora_sdk.serve.tool_fields import NamedTool, forced_schema
+from lora_sdk.serve.tool_formats import Schemas, ToolFormat, forced_format, tool_format
 from lora_sdk.step.results import Delta, Output
 
 
@@ -79,11 +81,16 @@ class _Prepared:
     reasoning: ReasoningFormat | None
     thinks: bool | None
 
+    @cached_property
+    def schemas(self) -> Schemas:
+        """Of the tools that are offered."""
+        return {tool.function.name: tool.function.parameters for tool in self.body.tools}
+
     def answer_text(self) -> AnswerText:
         """For one sample's text."""
         return AnswerText(
             ReasoningText(self.reasoning, self.thinks),
-            ToolText(self.format, single=not self.body.parallel_tool_calls),
+            ToolText(self.format, self.schemas, single=not self.body.parallel_tool_calls),
         )
 
 
@@ -170,7 +177,7 @@ def _format(service: Service, body: ChatBody) -> ToolFormat | None:
         return forced_format(body.tool_choice.function.name)
     if body.tool_choice == "required":
         return forced_format(None)
-    found = format_of(service.chat_template(True))
+    found = tool_format(service.settings.tool_call_parser, service.chat_template(True))
     if found is None:
         raise ApiError(400, "the model's chat template knows no tools", param="tools")
     return found

@@ -19,7 +19,7 @@ NO_EFFECT = frozenset(
         *("prompt_cache_key", "prompt_cache_retention", "verbosity"),
         # of messages, parts and calls, as answers have them and libraries append them
         *("id", "index", "annotations", "cache_control", "reasoning"),
-        *("provider_specific_fields", "thinking_blocks"),
+        *("provider_specific_fields", "thinking_blocks", "parsed", "parsed_arguments"),
         # vLLM's
         *("priority", "request_id", "guided_decoding_backend", "spaces_between_special_tokens"),
         # of /v1/responses

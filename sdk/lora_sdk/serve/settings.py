@@ -91,6 +91,12 @@ class Settings:
         "auto", help="how thoughts are found in a text; auto: as the chat template has them",
         flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),
     )  # fmt: skip
+    tool_call_parser: str = option(
+        "auto", help="how calls of tools are found in a text; auto: as the chat template has them",
+        flags=("--tool-call-parser",),
+        choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
+                 "deepseek_v3", "glm45", "functiongemma", "gemma4"),
+    )  # fmt: skip
     strict: bool = option(
         False, help="refuse fields of requests that are not known", flags=("--strict",)
     )

@@ -1,20 +1,19 @@
 """Calls of tools in a model's text, found as it comes, in the form that its template asks for.
 
 Text before a call is passed on at once. What may begin a call is held back until the call is whole.
-A call that is not valid JSON stays text.
+A call that cannot be read, or of a tool that was not offered, stays text.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-Parsed = list[tuple[str, Any]]
-"""(name, arguments) of each call."""
+from lora_sdk.serve.tool_formats import Schemas, ToolFormat
+
+_BARE_LENGTH = 64  # characters in which a call without a mark is told from text
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ToolCall:
 
     name: str
     arguments: str
-    id: str = field(default_factory=lambda: f"call_{secrets.token_hex(12)}", compare=False)
+    id: str = field(default="", compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """As a message has it."""
@@ -31,35 +30,20 @@ class ToolCall:
         return {"id": self.id, "type": "function", "function": function}
 
 
-@dataclass(frozen=True)
-class ToolFormat:
-    """How a family of models writes calls: `begin` opens one, `end` closes it, "" where the text's
-    end does; `parse` reads what lies between, ValueError for anything else. `hint`: a text that
-    templates of the family hold. `opening`: calls begin the text and need no `begin`."""
-
-    name: str
-    hint: str
-    begin: str
-    end: str
-    parse: Callable[[str], Parsed]
-    opening: bool = False
-
-
-def format_of(template: str) -> ToolFormat | None:
-    """The form that a chat template asks for, None where it knows no tools."""
-    return next((one for one in _FORMATS if one.hint in template), None)
-
-
 class ToolText:
     """Splits one text into content and calls."""
 
-    def __init__(self, format: ToolFormat | None, single: bool = False) -> None:
-        """`format` None: all is content. `single`: calls after the first are dropped."""
+    def __init__(
+        self, format: ToolFormat | None, schemas: Schemas | None = None, single: bool = False
+    ) -> None:
+        """`format` None: all is content. `schemas`: of the tools that are offered, None for any.
+        `single`: calls after the first are dropped."""
         self._format = format
+        self._schemas = schemas
         self._single = single
         self._after_call = False
-        self._held = ""
-        self._begun = False
+        self._held = self._space = ""
+        self._begun = self._bare = False
         self.count = 0
         """Calls so far."""
 
@@ -76,8 +60,11 @@ class ToolText:
         self._held += text
         content, calls = "", []
         while True:
-            content += self._content(self._before_call(form))
-            if not self._held.startswith(form.begin) or not form.end or form.end not in self._held:
+            if not self._bare:
+                content += self._content(self._before_call(form))
+            if self._bare or not form.end or not self._held.startswith(form.begin):
+                break
+            if form.end not in self._held:
                 break
             call, _, self._held = self._held[len(form.begin) :].partition(form.end)
             found = self._parse(form, call)
@@ -92,101 +79,90 @@ class ToolText:
         held, self._held = self._held, ""
         form = self._format
         if form is None or not held:
-            return "", []
+            return self._rest(), []
         found = None
-        if not form.end:
+        if self._bare or (not form.end and held.startswith(form.begin)):
             found = self._parse(form, held.removeprefix(form.begin))
-        return ("", found) if found is not None else (self._content(held), [])
+        return ("", found) if found is not None else (self._content(held) + self._rest(), [])
+
+    def _rest(self) -> str:
+        """White space that is all of the content."""
+        rest, self._space = self._space, ""
+        return rest
 
     def _before_call(self, form: ToolFormat) -> str:
         """Take off what lies before a call, and cannot begin one."""
         held = self._held
-        if form.opening and not self._begun and (not held.strip() or held.lstrip()[0] in "{[<"):
-            return ""
-        start = held.find(form.begin)
-        if start < 0:
-            longest = min(len(held), len(form.begin) - 1)
-            ends = (len(held) - kept for kept in range(longest, -1, -1))
-            start = next(at for at in ends if form.begin.startswith(held[at:]))
+        start = _place(held, form.begin)
+        if form.bare is not None and not (form.opening and self._begun):
+            start = min(start, self._bare_place(form, form.bare, held))
         self._held = held[start:]
         return held[:start]
 
+    def _bare_place(self, form: ToolFormat, bare: re.Pattern[str], held: str) -> int:
+        """Where a call without a mark begins, or may begin."""
+        begun = held.lstrip() if form.opening else held
+        lead = len(held) - len(begun)
+        if form.opening:
+            found = bare.match(begun)
+            if found is None:
+                return 0 if not begun or (_may_be(begun) and len(begun) < _BARE_LENGTH) else 1 << 62
+        else:
+            found = bare.search(begun)
+        if found is not None:
+            marked = held.find(form.begin)
+            if not 0 <= marked < lead + found.start():
+                self._bare = True
+            return 0 if form.opening else found.start()
+        last = max(held.rfind("{"), held.rfind("["))
+        if last >= 0 and len(held) - last < _BARE_LENGTH and _may_be(held[last:]):
+            return last
+        return 1 << 62
+
     def _content(self, text: str) -> str:
-        """White space after a call is none of the content."""
+        """White space before and after calls is none of the content."""
         if self._after_call:
             text = text.lstrip()
+        text, self._space = self._space + text, ""
+        if not self._begun and not text.strip():
+            self._space = text
+            return ""
         if text:
             self._begun, self._after_call = True, False
         return text
 
     def _parse(self, form: ToolFormat, text: str) -> list[ToolCall] | None:
         try:
-            found = form.parse(text)
+            found = form.parse(text, self._schemas or {})
         except (ValueError, RecursionError):
+            return None
+        if self._schemas is not None and any(one.name not in self._schemas for one in found):
             return None
         if self._single:
             found = [] if self.count else found[:1]
         self.count += len(found)
-        self._after_call = True
-        return [ToolCall(name, json.dumps(given, ensure_ascii=False)) for name, given in found]
+        self._after_call, self._space = True, ""
+        return [
+            ToolCall(
+                one.name, json.dumps(one.arguments, ensure_ascii=False), one.id or form.make_id()
+            )
+            for one in found
+        ]
 
 
-def _object(value: Any, arguments: str) -> tuple[str, Any]:
-    """Name and arguments of {"name": ..., arguments: {...}}."""
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("no name")
-    given = value.get(arguments, {})
-    if not isinstance(given, dict):
-        raise ValueError("arguments are no object")
-    return value["name"], given
+def _place(text: str, begin: str) -> int:
+    """Where `begin` begins, or may begin at the end; the text's length for neither."""
+    start = text.find(begin)
+    if start >= 0:
+        return start
+    longest = min(len(text), len(begin) - 1)
+    ends = (len(text) - kept for kept in range(longest, -1, -1))
+    return next(at for at in ends if begin.startswith(text[at:]))
 
 
-def _hermes(text: str) -> Parsed:
-    return [_object(json.loads(text), "arguments")]
+_BEGINNINGS = re.compile(r'\{\s*("\w*)?|\[\s*([A-Za-z_][\w.]*\s*)?')
 
 
-def _mistral(text: str) -> Parsed:
-    """A list of objects, or in the later form NAME{...}."""
-    if (text := text.strip()).startswith("["):
-        return [_object(one, "arguments") for one in json.loads(text)]
-    found: Parsed = []
-    for part in text.split("[TOOL_CALLS]"):
-        match = re.fullmatch(r"\s*([\w.-]+)(?:\[ARGS\])?(\{.*\})\s*", part, re.DOTALL)
-        if match is None:
-            raise ValueError("no call")
-        found.append((match.group(1), json.loads(match.group(2))))
-    return found
-
-
-def _llama(text: str) -> Parsed:
-    """Objects, between semicolons."""
-    decoder, found, at = json.JSONDecoder(), [], 0
-    text = text.strip().removeprefix("<|python_tag|>").strip()
-    while at < len(text):
-        value, end = decoder.raw_decode(text, at)
-        found.append(_object(value, "parameters"))
-        at = end + len(re.match(r"[\s;]*", text[end:]).group())  # type: ignore[union-attr]
-    if not found:
-        raise ValueError("no call")
-    return found
-
-
-def _named(name: str) -> Callable[[str], Parsed]:
-    return lambda text: [(name, json.loads(text))]
-
-
-def _listed(text: str) -> Parsed:
-    return [_object(one, "parameters") for one in json.loads(text)]
-
-
-def forced_format(name: str | None) -> ToolFormat:
-    """Where a grammar forces calls: the arguments of the tool `name` alone, or a list of calls."""
-    parse = _listed if name is None else _named(name)
-    return ToolFormat("forced", "", "\0", "", parse, opening=True)
-
-
-_FORMATS = (
-    ToolFormat("hermes", "<tool_call>", "<tool_call>", "</tool_call>", _hermes),
-    ToolFormat("mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", _mistral),
-    ToolFormat("llama3", "ipython", "<|python_tag|>", "", _llama, opening=True),
-)
+def _may_be(text: str) -> bool:
+    """Whether a text can go on to a call without a mark."""
+    return _BEGINNINGS.fullmatch(text) is not None

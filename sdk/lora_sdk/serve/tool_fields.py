@@ -82,18 +82,40 @@ def forced_schema(
     if isinstance(choice, str):
         if choice != "required":
             return None
-        calls = [
-            {
-                "type": "object",
-                "properties": {"name": {"const": f.name}, "parameters": f.parameters},
-                "required": ["name", "parameters"],
-                "additionalProperties": False,
-            }
-            for f in (tool.function for tool in tools)
-        ]
+        calls, schemas = [], {}
+        for index, function in enumerate(tool.function for tool in tools):
+            place = f"tool{index}"
+            schemas[place] = _moved(function.parameters, f"#/$defs/{place}")
+            given = {"name": {"const": function.name}, "parameters": {"$ref": f"#/$defs/{place}"}}
+            calls.append(
+                {
+                    "type": "object",
+                    "properties": given,
+                    "required": list(given),
+                    "additionalProperties": False,
+                }
+            )
         most = {} if parallel else {"maxItems": 1}
-        return {"type": "array", "items": {"anyOf": calls}, "minItems": 1, **most}
+        return {
+            "type": "array", "items": {"anyOf": calls}, "minItems": 1, **most, "$defs": schemas,
+        }  # fmt: skip
     for tool in tools:
         if tool.function.name == choice.function.name:
             return tool.function.parameters
     raise ApiError(400, f"no tool is named {choice.function.name}", param="tool_choice")
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """A schema that lies at `place` in another: references into itself lead there."""
+    if isinstance(schema, list):
+        return [_moved(one, place) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {
+        key: value if key in ("const", "enum", "default", "examples") else _moved(value, place)
+        for key, value in schema.items()
+    }
+    target = found.get("$ref")
+    if isinstance(target, str) and target.startswith("#"):
+        found["$ref"] = place + target[1:]
+    return found
