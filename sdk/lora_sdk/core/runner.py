@@ -14,7 +14,7 @@ from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
+from lora_sdk.core.nonfinite import broken_commands, first_board, first_row, nonfinite_error
 from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
 from lora_sdk.core.step_block import build_block
 from lora_sdk.loading.weights import Loader, Progress, Weights
@@ -166,7 +166,7 @@ class Runner:
         if not broken:
             return
         board = first_board(self.commands, broken, self.plan)
-        index = int(completions[board]["nonfinite_row"])
+        index = first_row(self.commands, completions, board)
         row = rows[index] if index < len(rows) else None
         where = f"first in row {index}"
         if row is not None:
