@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lora_sdk.compile.isa import NO_LAYER, Command
 from lora_host import abi
+from lora_sdk.compile.isa import NO_LAYER, Command
 from lora_sdk.core.nonfinite import first_board, first_row, nonfinite_error
 
 
