@@ -152,7 +152,8 @@ class LayerCalibration:
         def rounded(wide: F32, s: F32) -> F32:
             hessian = inputs.divided(s).hessian
             found = round_weights(np.ascontiguousarray(wide.T), self._recipe, hessian)
-            return found.weights().T
+            dequantized: F32 = found.weights().T
+            return dequantized
 
         return choose(
             iter([(choice.strength, choice.divisor)]), len(w), self._loss(inputs.rows, w, rounded)

@@ -40,7 +40,8 @@ def round_to(x: F32, scale: np.float32 | F32) -> F32:
 def round_rows(x: F32) -> F32:
     """Rows x [rows, K] as read back from INT8 with a scale each."""
     scales = np.abs(x).max(axis=1, keepdims=True) / LIMIT
-    return round_to(x, scales) * scales
+    read: F32 = round_to(x, scales) * scales
+    return read
 
 
 class DenseOperations:
