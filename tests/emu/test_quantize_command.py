@@ -76,7 +76,7 @@ def test_the_demo_model_loses_little(tmp_path: Path) -> None:
     data = (ROOT / "tests" / "data" / "heldout.txt").read_bytes()[:8000]
     config = load_config(demo)
     tokenizer = Tokenizer(demo, config.vocabulary)
-    windows = windows_of(read_text(calibration_path()), tokenizer, config, 16)
+    windows, _ = windows_of(read_text(calibration_path()), tokenizer, config, 16)
     floats = on_boards(demo, data, "fp16")
     quantize(demo, tmp_path / "eight", Recipe("w8a8"), windows)
     half = on_boards(tmp_path / "eight", data, "fp16")

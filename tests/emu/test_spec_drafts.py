@@ -202,3 +202,21 @@ def test_layers_of_a_head_that_names_none(folder: Path, tmp_path: Path) -> None:
     assert config.layers_of(32) == (2, 16, 29)
     with pytest.raises(ModelError, match="layers"):
         config.layers_of(1)
+
+
+def test_the_default_window_fits_a_short_draft(tmp_path: Path) -> None:
+    folder = write_checkpoint(WHICH, tmp_path / "short")
+    fields = json.loads((folder / "config.json").read_text())
+    fields["max_position_embeddings"] = 96
+    (folder / "config.json").write_text(json.dumps(fields))
+    draft = LongSpec.open_model(folder, 290, sequences=1)
+    try:
+        drafting = draft.open()
+        drafting.accept(TEXT)  # more than the draft's positions
+        assert drafting.propose(5, TreeShape.chain(3))[1] is not None
+    finally:
+        draft.close()
+    with pytest.raises(
+        RequestError, match="draft window of 97 tokens; expected 2 to the draft's 96"
+    ):
+        LongSpec.open_model(folder, 290, 1, 97)

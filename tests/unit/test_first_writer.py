@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from lora_host import abi
 from lora_sdk.compile.isa import NO_LAYER, Command
-from lora_sdk.step.nonfinite import first_board, nonfinite_error
+from lora_sdk.step.nonfinite import first_board, first_row, nonfinite_error
 
 
 def commands(*names: tuple[int, str]) -> list[Command]:
@@ -40,6 +43,18 @@ def test_commands_of_one_name_are_told_apart() -> None:
 
 def test_of_equal_places_the_lowest_board_is_named() -> None:
     assert first_board(LISTS, {1: 0, 0: 0}) == 0
+
+
+def test_the_first_row_is_that_of_all_boards_with_columns_of_the_command() -> None:
+    """Each board counts its own columns; a later command's row does not matter."""
+    completions = np.zeros(3, abi.dtype("completion"))
+    completions["nonfinite_count"] = 1
+    completions["nonfinite_index"] = [1, 1, 4]  # qkv on two boards, a gather on the third
+    completions["nonfinite_row"] = [13, 5, 0]
+    lists = {**LISTS, 2: LISTS[0]}
+    assert first_row(lists, completions, 0) == 5
+    completions["nonfinite_row"] = [4, 5, 0]
+    assert first_row(lists, completions, 0) == 4
 
 
 def test_an_index_outside_the_list_is_still_named() -> None:

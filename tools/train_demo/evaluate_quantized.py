@@ -40,7 +40,7 @@ def evaluations(models: Path, work: Path) -> Iterator[tuple[str, str, Path]]:
     yield "FP16", "fp16", demo
     config = load_config(demo)
     tokenizer = Tokenizer(demo, config.vocabulary)
-    windows = windows_of(read_text(calibration_path()), tokenizer, config, WINDOWS)
+    windows, _ = windows_of(read_text(calibration_path()), tokenizer, config, WINDOWS)
     for number, (title, (recipe, caches)) in enumerate(RECIPES.items()):
         folder = work / str(number)
         quantize(demo, folder, recipe, windows)

@@ -14,7 +14,8 @@ is part of Python {version}: the source files of its standard library and the to
 all rights reserved, with parts copyright of the contributors named in the files themselves, and is
 distributed under the PSF License Agreement. `LICENSE-PYTHON.txt` is its text as it comes with that
 Python. The excerpts in `calibration.txt` and in `tests/data/heldout.txt` are covered by the same
-licence.
+licence. `calibration.txt` also has Lewis Carroll's "Alice's Adventures in Wonderland" (1865), which
+is in the public domain; no model here was trained on it.
 
 The models are demonstration and test material: they complete text in the manner of the standard
 library and know nothing else.

@@ -19,18 +19,18 @@ ATTENTION_SCALE = 4 / 127
 def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Recipe) -> list[Tensor]:
     """The file's tensors that replace `tensor`. `name` is its canonical name (any of several)."""
     if name == "lm_head" and recipe.head == "w8":
-        return _int8(tensor, per_channel=True)
+        return _int8(tensor)
     if not any(name in matmul.tensors for matmul in describe(config).adapted):
         return [tensor]
-    found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor, per_channel=False)
+    found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor)
     if recipe.kv_format.static and name.endswith(".v"):  # also the last name of a fused tensor
         module = tensor.name.removesuffix(".weight").rpartition(".")[0]
         found += [Tensor(f"{module}.{p}_scale", (1,), "F32", ATTENTION_SCALE, 0) for p in "qkv"]
     return found
 
 
-def _int8(tensor: Tensor, per_channel: bool) -> list[Tensor]:
-    shape = (tensor.shape[0], 1) if per_channel else (1,)
+def _int8(tensor: Tensor) -> list[Tensor]:
+    shape = (tensor.shape[0], 1)
     return [
         replace(tensor, kind="I8"),
         _related(tensor, "weight_scale", shape, "F32", INT8_SCALE),

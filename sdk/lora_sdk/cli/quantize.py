@@ -11,18 +11,20 @@ import click
 
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS
-from lora_sdk.model.weight_formats import of_scheme, schemes
+from lora_sdk.model.weight_formats import schemes
+from lora_sdk.quant.recipe import ACTIVATIONS, HEADS, METHODS
 
 if TYPE_CHECKING:
     from lora_sdk.quant.quantize import Report
     from lora_sdk.quant.recipe import Recipe
 
+ADVISED = 0.02
 EXAMPLES = """\b
 Examples:
   lora quantize DIR OUT --scheme w8a8
   lora quantize DIR OUT --scheme w4a8 --group 64 --calibration TEXT
-  lora quantize DIR OUT --scheme w8a8 --activations dynamic
-  lora quantize DIR OUT --scheme w4a16 --lm-head fp16
+  lora quantize DIR OUT --scheme w8a8 --activations static --kv int8
+  lora quantize FILE.gguf OUT --scheme w4a16
   lora quantize DIR OUT --scheme w4a8 --resume
   lora eval -m OUT --text TEXT --reference DIR
 """
@@ -38,56 +40,58 @@ Examples:
     help="bits of weights and of activations",
 )
 @click.option("--calibration", "text", metavar="FILE", type=click.Path(path_type=Path),
-              help="UTF-8 calibration text [included Python sources and prose]")  # fmt: skip
-@click.option("--windows", type=int, default=16, show_default=True, metavar="N",
+              help="UTF-8 calibration text [included: a novel, documentation, code]")  # fmt: skip
+@click.option("--windows", type=int, default=128, show_default=True, metavar="N",
               help="windows of 512 tokens of that text")  # fmt: skip
-@click.option("--group", type=int, default=128, show_default=True, metavar="G",
-              help="4-bit weights that share a scale: 32, 64 or 128")  # fmt: skip
-@click.option("--zero-points", "zeros", is_flag=True,
-              help="groups with zero points: more exact, less portable")  # fmt: skip
-@click.option("--lm-head", "head", type=click.Choice(["fp16", "w8"]), default="w8",
-              show_default=True, help="w8: INT8, one scale per output")  # fmt: skip
+@click.option("--group", type=int, metavar="G",
+              help="4-bit weights that share a scale, at most: 32, 64 or 128 [128]")  # fmt: skip
+@click.option("--zero-points/--no-zero-points", "zeros", default=True, show_default=True,
+              help="of 4-bit groups: without, less exact, and transformers reads it")  # fmt: skip
+@click.option("--lm-head", "head", type=click.Choice(HEADS),
+              help="w8: INT8, one scale per output [w8; w4a16: fp16]")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
-              help="KV cache format of the folder [int8; w4a16: fp16]")  # fmt: skip
-@click.option("--activations", type=click.Choice(["static", "dynamic"]), default="static",
-              show_default=True, help="scales of INT8 inputs: calibrated, or by row")  # fmt: skip
-@click.option("--rounding", "method", type=click.Choice(["gptq", "nearest"]), default="gptq",
+              help="KV cache format of the folder [int8-heads; w4a16: fp16]")  # fmt: skip
+@click.option("--activations", type=click.Choice(ACTIVATIONS),
+              help="scales of INT8 inputs: by row, or static [dynamic]")  # fmt: skip
+@click.option("--rounding", "method", type=click.Choice(METHODS), default="gptq",
               show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
-              help="move outliers of the inputs into the weights first")  # fmt: skip
+              help="scale the inputs of a matmul where its measured error falls")  # fmt: skip
 @click.option("--resume", is_flag=True,
               help="keep the work of an interrupted run, and go on from it")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def quantize(
-    model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
-    zeros: bool, resume: bool, **options: Any,
+    model: Path, out: Path, text: Path | None, windows: int, as_json: bool, scheme: str,
+    group: int | None, zeros: bool, resume: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Write MODEL, a Hugging Face folder or a GGUF file, into the new folder OUT with weights of
     8 or 4 bits.
 
-    OUT is in compressed-tensors' format, which other programs can read. Inputs of INT8 matmuls and
-    q, k and v have one static scale each; with --activations dynamic each row of inputs has its
-    own, which boards compute. The scales and the smoothing strength of each layer
-    (SmoothQuant) are found on the calibration text. One layer is in memory at a time.
+    OUT is in compressed-tensors' format, which other programs can read. Weights of 8 bits have a
+    scale per output, INT8 inputs one per row, K and V one per head. Factors between inputs and
+    weights, and the rounding, are found on the calibration text. One layer is in memory at a time.
+    The end of that text is held out: bits per byte before and after are measured on it.
 
     With --resume a run that was interrupted, or killed, leaves its layers in the folder .OUT.resume
     beside OUT, and the same command goes on there. The result is the same, byte for byte.
     """
     from lora_sdk.model.config import load_config
     from lora_sdk.quant.quantize import quantize
-    from lora_sdk.quant.recipe import Recipe
-    from lora_sdk.quant.text import calibration_path, read_text, windows_of
+    from lora_sdk.quant.recipe import recommended
+    from lora_sdk.quant.text import calibration_path, read_text, scored_bytes, windows_of
     from lora_sdk.text.tokenizer import Tokenizer
 
     began = time.monotonic()
-    default = "int8" if of_scheme(options["scheme"]).integer else "fp16"
-    recipe = Recipe(kv=kv or default, symmetric=not zeros, **options)  # type: ignore[arg-type]
     config = load_config(model)
+    recipe = recommended(scheme, config, group, symmetric=not zeros, **options)
+    if group is not None and recipe.group != group:
+        click.echo(f"--group {group} does not divide K of every matrix: {recipe.group}", err=True)
     source = text or calibration_path()
-    found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
+    tokenizer = Tokenizer(model, config.vocabulary)
+    found, held = windows_of(read_text(source), tokenizer, config, windows)
     try:
         with ProgressBar("quantizing", unit="layer") as progress:
-            report = quantize(model, out, recipe, found, progress, resume)
+            report = quantize(model, out, recipe, found, progress, resume, held)
     except KeyboardInterrupt:
         if resume:
             click.echo("the layers done so far are kept; the same command goes on there", err=True)
@@ -100,6 +104,7 @@ def quantize(
         "resumed_layers": report.resumed,
         "seconds_measured": time.monotonic() - began,
         **_values(recipe, report),
+        **_bits_per_byte(report, sum(scored_bytes(tokenizer, window) for window in held)),
     }
     click.echo(json.dumps(values, indent=2) if as_json else _table(values))
     return 0
@@ -121,22 +126,64 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
     }
 
 
+def _bits_per_byte(report: Report, size: int) -> dict[str, float]:
+    before, after = report.bits
+    return {
+        "held_out_bytes": size,
+        "bits_per_byte_before": before / size,
+        "bits_per_byte_after": after / size,
+    }
+
+
 def _table(values: dict[str, Any]) -> str:
-    worst = values["worst"]
     group = "" if values["group"] is None else f", groups of {values['group']}"
-    dynamic = ", dynamic inputs" if values["activations"] == "dynamic" else ""
+    zeros = " with zero points" if values["zero_points"] else ""
+    inputs = "" if values["activations"] is None else f", {values['activations']} inputs"
+    before, after = values["bits_per_byte_before"], values["bits_per_byte_after"]
+    resumed = values["resumed_layers"]
     return "\n".join(
         [
             f"written        {values['out']}, {values['bytes'] / 1e6:.1f} MB of weights",
-            f"scheme         {values['scheme']}{group}{dynamic}, lm_head {values['lm_head']}, "
-            f"KV cache {values['kv']}",
+            f"scheme         {values['scheme']}{group}{zeros}{inputs}, "
+            f"lm_head {values['lm_head']}, KV cache {values['kv']}",
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
-            f"largest error  {worst}: {values['relative_error'][worst]:.2%} of its output (RMS)",
-            *(
-                [f"resumed        {values['resumed_layers']} layers of an earlier run"]
-                if values["resumed_layers"]
-                else []
-            ),
+            f"bits per byte  {before:.4f} before, {after:.4f} after: {after / before - 1:+.2%} on "
+            f"{values['held_out_bytes']} bytes held out",
+            "largest error  of the matrices of a kind, of their output (RMS)",
+            *(f"  {name:40s} {error:.2%}" for name, error in _largest(values["relative_error"])),
+            *([f"resumed        {resumed} layers of an earlier run"] if resumed else []),
+            *_advice(values, after / before - 1),
             f"measured       {values['seconds_measured']:.1f} s",
         ]
     )
+
+
+def _largest(errors: dict[str, float]) -> list[tuple[str, float]]:
+    """Of each kind of matrix (the end of its name) the one with the largest error."""
+    found: dict[str, str] = {}
+    for name, error in errors.items():
+        kind = name.rpartition(".")[2]
+        if kind not in found or error > errors[found[kind]]:
+            found[kind] = name
+    return sorted(((name, errors[name]) for name in found.values()), key=lambda pair: -pair[1])
+
+
+def _advice(values: dict[str, Any], lost: float) -> list[str]:
+    """What to try where more than 2% is lost."""
+    if lost <= ADVISED:
+        return []
+    tries = []
+    if values["group"] is not None and values["group"] > 32:
+        tries.append(f"--group {values['group'] // 2}")
+    if values["group"] is not None and not values["zero_points"]:
+        tries.append("--zero-points")
+    if values["activations"] == "static":
+        tries.append("--activations dynamic")
+    if values["scheme"] == "w4a8":
+        tries.append("--scheme w4a16")
+    if values["group"] is not None:
+        tries.append("--scheme w8a8")
+    if values["lm_head"] == "w8":
+        tries.append("--lm-head fp16")
+    return [f"advice         over {ADVISED:.0%} is lost; more exact: {', '.join(tries)}, or "
+            "--calibration with text like that of the model's use"]  # fmt: skip

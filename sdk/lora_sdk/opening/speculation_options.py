@@ -23,7 +23,8 @@ class SpeculationOptions:
 
     `proposer`: one of PROPOSERS. `draft`: folder of the draft model or head; look-up has none.
     `tree`: one for all contexts, or a function of the context's positions, the root included.
-    `device`: board of a draft model. `window`: attention window of "longspec" in tokens.
+    `device`: board of a draft model. `window`: attention window of "longspec" in tokens, None for
+    the default, at most the draft's positions.
     RequestError names an invalid option.
     """
 
@@ -31,7 +32,7 @@ class SpeculationOptions:
     draft: str | Path | None = None
     tree: TreeShape | Choose = TreeShape.chain(5)  # noqa: RUF009  a frozen value
     device: str = DEVICE
-    window: int = DEFAULT_WINDOW
+    window: int | None = None
 
     def __post_init__(self) -> None:
         if self.proposer not in PROPOSERS:

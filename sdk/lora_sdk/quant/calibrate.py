@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,12 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import AttentionScales
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.dense import LIMIT, round_rows, round_to
 from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
-from lora_sdk.quant.modules import Rounded, round_weights
+from lora_sdk.quant.modules import Rounded, round_weights, rounded_plainly
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import Record
-from lora_sdk.quant.rounding import half_scale, input_scale
+from lora_sdk.quant.rounding import input_scale
 from lora_sdk.quant.smooth import (
     Loss,
     Smoothing,
@@ -28,19 +29,22 @@ from lora_sdk.quant.smooth import (
     shared_heads,
 )
 
-SAMPLE_ROWS = 512  # rows on which strengths are compared
+SAMPLE_ROWS = 192  # on which strengths are compared
 
 
 @dataclass
 class LayerResult:
     """A layer's integers by module, the input scale of each matrix by canonical name, the scales of
-    attention, the chosen strength by role, and each module's relative output error (RMS)."""
+    attention, the chosen strength by role, and each module's relative output error (RMS), with its
+    inputs rounded as boards round them."""
 
     modules: dict[str, Rounded] = field(default_factory=dict)
     inputs: dict[str, np.float32] = field(default_factory=dict)
     attention: AttentionScales | None = None
     strengths: dict[str, float | None] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    rounded: dict[str, F32] = field(default_factory=dict)
+    """The dequantized matrices [K, N] by canonical name."""
 
 
 class LayerCalibration:
@@ -70,8 +74,8 @@ class LayerCalibration:
             for index in reversed(range(len(self._operations))):
                 operation = self._operations[index]
                 ops.row(SMOOTHED, operation)(self, index, operation)
-        for module in modules:
-            self._round(module)
+        for role in self._roles:
+            self._round(role, modules)
         self._scale_attention()
         return self.result
 
@@ -114,13 +118,12 @@ class LayerCalibration:
     def _smooth_attention(self, index: int, attend: ops.Attend) -> None:
         """Fold into v: attention is linear in it. Query heads that share a KV head share s."""
         config, role = self._config, self._reader(index, attend.target)
-        x, w = self._record.inputs[role], self._joined(self._roles[role])
-        tops = [np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1)]
+        tops = self._tops(role)
         candidates = (
             (strength, shared_heads(s, config))
             for strength, s in divisors(*(over_sharing(part, config) for part in tops))
         )
-        choice = choose(candidates, x.shape[1], self._loss(x, w, tops[0]))
+        choice = self._choose(role, candidates)
         grouped = choice.divisor.reshape(config.kv_heads, -1, config.head_dim)
         columns = grouped[:, 0].reshape(-1)
         v, (o,) = self._maker(index, attend.source), self._roles[role]
@@ -131,70 +134,80 @@ class LayerCalibration:
     def _not_smoothed(self, index: int, operation: ops.Operation) -> None:
         """No factor can be folded into this operation."""
 
-    def _choose(self, role: str) -> Smoothing:
-        x, w = self._record.inputs[role], self._joined(self._roles[role])
-        tops = (np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1))
-        return choose(divisors(*tops), x.shape[1], self._loss(x, w, tops[0]))
+    def _tops(self, role: str) -> tuple[F32, F32, F32]:
+        """By column of an input [K]: its largest and mean magnitude, and its largest weight."""
+        x, w = self._record.inputs[role].rows, self._joined(self._roles[role])
+        return np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1)
+
+    def _choose(
+        self, role: str, candidates: Iterator[tuple[float, F32]] | None = None
+    ) -> Smoothing:
+        """The best divisor with plain rounding, if it is better than none with the recipe's."""
+        inputs, w = self._record.inputs[role], self._joined(self._roles[role])
+        tried = divisors(*self._tops(role)) if candidates is None else candidates
+        choice = choose(tried, len(w), self._loss(inputs.rows, w, self._rounded_plainly))
+        if choice.strength is None:
+            return choice
+
+        def rounded(wide: F32, s: F32) -> F32:
+            hessian = inputs.divided(s).hessian
+            found = round_weights(np.ascontiguousarray(wide.T), self._recipe, hessian)
+            dequantized: F32 = found.weights().T
+            return dequantized
+
+        return choose(
+            iter([(choice.strength, choice.divisor)]), len(w), self._loss(inputs.rows, w, rounded)
+        )
+
+    def _rounded_plainly(self, w: F32, _: F32) -> F32:
+        return rounded_plainly(w, self._recipe)
 
     def _took(self, role: str, choice: Smoothing, s: F32) -> None:
-        self._record.inputs[role] = self._record.inputs[role] / s
+        self._record.inputs[role] = self._record.inputs[role].divided(s)
         self.result.strengths[role] = choice.strength
 
-    def _loss(self, x: F32, w: F32, top: F32) -> Loss:
+    def _loss(self, x: F32, w: F32, rounded: Callable[[F32, F32], F32]) -> Loss:
         """Squared error of x @ w [rows, N] with both sides rounded after dividing x by s, on a
-        sample of rows. `top` [K] is the max magnitude of each input."""
+        sample of rows. `rounded(w*s, s)` rounds the weights [K, N]."""
         few = x[:: max(1, len(x) // SAMPLE_ROWS)]
         exact = few @ w
 
         def loss(s: F32) -> float:
-            steps = self._inputs_rounded(few / s, float((top / s).max()))
-            off = steps @ self._rounded(w * s[:, None]) - exact
+            off = self._inputs_rounded(few / s) @ rounded(w * s[:, None], s) - exact
             return float(np.square(off).sum(dtype=np.float64))
 
         return loss
 
-    def _inputs_rounded(self, x: F32, top: float) -> F32:
+    def _inputs_rounded(self, x: F32, scale: np.float32 | None = None) -> F32:
+        """Rows x as boards round them; with a static scale, or that of their maximum."""
         if not self._recipe.integer:
             return x
-        scale = np.float32(max(top, 1e-30) / 127)
-        rounded: F32 = np.rint(x / scale) * scale
-        return rounded
+        if self._recipe.dynamic:
+            return round_rows(x)
+        step = np.abs(x).max() / LIMIT if scale is None else scale
+        return round_to(x, step) * step
 
-    def _rounded(self, w: F32) -> F32:
-        """w [K, N] rounded to nearest, without a search for scales."""
-        if not self._recipe.four_bit:
-            step = half_scale(np.abs(w).max() / np.float32(127))
-            eight: F32 = np.rint(w / step) * step
-            return eight
-        k, n = w.shape
-        parts = w.reshape(-1, self._recipe.group, n)
-        low, high = parts.min(axis=1, keepdims=True), parts.max(axis=1, keepdims=True)
-        low, high = np.minimum(low, 0), np.maximum(high, 0)
-        if self._recipe.symmetric:
-            scale = half_scale(np.maximum(-low / 8, high / 7))
-            values = np.clip(np.rint(parts / scale), -8, 7)
-        else:
-            scale = half_scale((high - low) / 15)
-            zero = np.rint(-low / scale)
-            values = np.clip(np.rint(parts / scale) + zero, 0, 15) - zero
-        rounded: F32 = (values * scale).reshape(k, n)
-        return rounded
-
-    def _round(self, module: FileModule) -> None:
-        role = next(role for role, names in self._roles.items() if module.parts[0] in names)
-        x, w = self._record.inputs[role], self._joined(module.parts).T[module.order]
-        hessian = (x.T @ x) / np.float32(len(x))
-        found = round_weights(np.ascontiguousarray(w), self._recipe, hessian)
-        self.result.modules[module.name] = found
-        static = self._recipe.integer and not self._recipe.dynamic
-        if static and module.parts[0] not in self.result.inputs:
-            names = self._roles[role]
-            scale = input_scale(x, np.square(self._joined(names)).sum(axis=1))
+    def _round(self, role: str, modules: Sequence[FileModule]) -> None:
+        """Round all matrices that read one input together."""
+        inputs, names = self._record.inputs[role], self._roles[role]
+        x, w = inputs.rows, self._joined(names)
+        found = round_weights(np.ascontiguousarray(w.T), self._recipe, inputs.hessian)
+        scale = None
+        if self._recipe.static:
+            scale = input_scale(x, np.square(w).sum(axis=1))
             self.result.inputs |= dict.fromkeys(names, scale)
-        off = found.weights() - w
-        lost = np.einsum("nk,kj,nj->", off, hessian, off, optimize=True)
-        whole = np.einsum("nk,kj,nj->", w, hessian, w, optimize=True)
-        self.result.errors[module.name] = float(np.sqrt(max(lost, 0.0) / max(whole, 1e-30)))
+        rounded = np.ascontiguousarray(found.weights().T)
+        exact = x @ w
+        off = self._inputs_rounded(x, scale) @ rounded - exact
+        ends = np.cumsum([self._parameters.matrices[name].shape[1] for name in names])
+        columns = dict(zip(names, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+        self.result.rounded |= {name: rounded[:, columns[name]] for name in names}
+        for module in modules:
+            if module.parts[0] in columns:
+                chosen = np.concatenate([columns[part] for part in module.parts])[module.order]
+                self.result.modules[module.name] = found.take(chosen)
+                lost, whole = (float(np.square(y[:, chosen]).mean()) for y in (off, exact))
+                self.result.errors[module.name] = float(np.sqrt(lost / max(whole, 1e-30)))
 
     def _scale_attention(self) -> None:
         """One scale each for q, k and v. Errors of q are weighted by the magnitude of k."""

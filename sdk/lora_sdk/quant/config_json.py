@@ -58,7 +58,7 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
 def _layer_weights(recipe: Recipe) -> dict[str, Any]:
     bits = recipe.weights.bits
     if not recipe.four_bit:
-        return _weights(bits, "tensor")
+        return _weights(bits, "channel")
     four = _weights(bits, "group")
     return {**four, "group_size": recipe.group, "symmetric": recipe.symmetric}
 

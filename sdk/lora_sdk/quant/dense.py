@@ -37,6 +37,13 @@ def round_to(x: F32, scale: np.float32 | F32) -> F32:
     return steps
 
 
+def round_rows(x: F32) -> F32:
+    """Rows x [rows, K] as read back from INT8 with a scale each."""
+    scales = np.abs(x).max(axis=1, keepdims=True) / LIMIT
+    read: F32 = round_to(x, scales) * scales
+    return read
+
+
 class DenseOperations:
     """Operations of one layer at a time. `load` reads its matrices. `rounded` False: float32
     throughout, with inputs and cache not quantized."""

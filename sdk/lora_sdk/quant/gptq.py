@@ -1,5 +1,6 @@
-"""Error compensation: inputs are rounded sequentially, and later inputs compensate the error of
-earlier ones (GPTQ, arXiv 2210.17323, Algorithm 1)."""
+"""Error compensation: inputs are rounded one after another, and later ones compensate the errors of
+earlier ones (GPTQ, arXiv 2210.17323, Algorithm 1). The inputs with the largest squares come first.
+Scales are those of rounding to nearest, so the order leaves groups where they are."""
 
 from __future__ import annotations
 
@@ -9,72 +10,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.columns import Int4Columns, Int8Columns
-from lora_sdk.quant.rounding import (
-    group_scales,
-    int4_values,
-    int8_values,
-    int8_weights,
-)
+from lora_sdk.quant.rounding import int4_columns, int4_scales, int4_values, int8_scales, int8_values
 
 F32 = NDArray[np.float32]
 DAMPING = 0.01
-BLOCK = 128  # inputs whose errors update later ones together; a multiple of groups
+BLOCK = 64  # inputs whose errors update later ones together
 Round = Callable[[int, F32], tuple[F32, F32]]
 """(input k, its weights [N]) -> (integers, their dequantized values)."""
 
 
 def int4_compensated(w: F32, group: int, symmetric: bool, hessian: F32) -> Int4Columns:
-    """w [N, K] in groups along K. `hessian` [K, K]: the sum of x x^T over calibration rows."""
-    n, k = w.shape
-    importance = np.diagonal(hessian)
-    scales, zeros = np.empty((n, k // group), np.float32), np.empty((n, k // group), np.float32)
-
-    def begin(first: int, rest: F32) -> None:
-        at = slice(first, first + group)
-        found = group_scales(np.ascontiguousarray(rest), symmetric, importance[at])
-        scales[:, first // group], zeros[:, first // group] = found
+    """w [N, K] in groups along K. `hessian` [K, K]: the mean of x x^T over calibration rows."""
+    scales, zeros = int4_scales(w, group, symmetric, np.diagonal(hessian))
 
     def rounded(index: int, column: F32) -> tuple[F32, F32]:
         scale, zero = scales[:, index // group], zeros[:, index // group]
         values = int4_values(column, scale, zero)
         return values, (values - zero) * scale
 
-    values = _compensate(w, hessian, rounded, begin, group)
-    return Int4Columns(values.astype(np.uint8), scales.astype(np.float16), zeros.astype(np.uint8))
+    return int4_columns(_compensate(w, hessian, rounded), scales, zeros)
 
 
-def int8_compensated(w: F32, per_channel: bool, hessian: F32) -> Int8Columns:
-    """w [N, K] with the scales of rounding to nearest."""
-    scales = int8_weights(w, per_channel, np.diagonal(hessian)).scales
+def int8_compensated(w: F32, hessian: F32) -> Int8Columns:
+    """w [N, K] with a scale per output."""
+    scales = int8_scales(w, np.diagonal(hessian))
 
     def rounded(_: int, column: F32) -> tuple[F32, F32]:
-        values = int8_values(column[:, None], scales)[:, 0].astype(np.float32)
+        values = int8_values(column, scales)
         return values, values * scales
 
-    values = _compensate(w, hessian, rounded, lambda *_: None, w.shape[1])
-    return Int8Columns(values.astype(np.int8), scales)
+    return Int8Columns(_compensate(w, hessian, rounded).astype(np.int8), scales)
 
 
-def _compensate(
-    w: F32, hessian: F32, rounded: Round, begin: Callable[[int, F32], None], group: int
-) -> F32:
-    """The integers [N, K]. `begin` receives each group's first input, and the group's weights with
-    all updates so far."""
-    rest, factor = w.T.copy(), inverse_factor(hessian)
-    k = len(rest)
+def _compensate(w: F32, hessian: F32, rounded: Round) -> F32:
+    """The integers [N, K]."""
+    order = np.argsort(-np.diagonal(hessian), kind="stable")
+    factor = inverse_factor(hessian[np.ix_(order, order)])
+    rest = np.ascontiguousarray(w.T[order])
     values = np.empty_like(rest)
-    for first in range(0, k, BLOCK):
-        stop = min(k, first + BLOCK)
+    for first in range(0, len(rest), BLOCK):
+        stop = min(len(rest), first + BLOCK)
         errors = np.empty((stop - first, rest.shape[1]), np.float32)
         for index in range(first, stop):
-            if index % group == 0:
-                begin(index, rest[index : index + group].T)
-            values[index], dequantized = rounded(index, rest[index])
+            values[index], dequantized = rounded(int(order[index]), rest[index])
             error = (rest[index] - dequantized) / factor[index, index]
             errors[index - first] = error
             rest[index + 1 : stop] -= factor[index, index + 1 : stop, None] * error
         rest[stop:] -= factor[first:stop, stop:].T @ errors
-    return np.ascontiguousarray(values.T)
+    found = np.empty_like(values)
+    found[order] = values
+    return np.ascontiguousarray(found.T)
 
 
 def inverse_factor(hessian: F32) -> F32:

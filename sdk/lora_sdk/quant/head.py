@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,52 +11,63 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head_input
-from lora_sdk.quant.dense import DenseOperations
-from lora_sdk.quant.layer import F32, full_name, head_module, read_parameters
-from lora_sdk.quant.modules import Tensors, half, round_head
+from lora_sdk.quant.dense import LIMIT, DenseOperations, round_rows, round_to
+from lora_sdk.quant.layer import F32, Parameters, full_name, head_module, read_parameters
+from lora_sdk.quant.modules import Rounded, Tensors, half
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.quant.rounding import half_scale, input_scale
+from lora_sdk.quant.rounding import half_scale, input_scale, int8_weights
 from lora_sdk.quant.smooth import choose, divided_gamma, divisors
 
 NAME = "lm_head"
+SAMPLE_INPUTS = 4096
 SAMPLE_ROWS, SAMPLE_OUTPUTS = 512, 4096  # on which strengths are compared
 CHUNK = 8192  # outputs rounded at once
 
 
-def head_tensors(
-    checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]
-) -> tuple[Tensors, dict[str, float]]:
-    """The file's tensors of lm_head and of the final norm, and lm_head's relative error. `streams`:
-    outputs of the last layer."""
+@dataclass
+class HeadResult:
+    """The file's tensors of lm_head and of the final norm, what boards will compute them with
+    (matrices dequantized), the static scale of lm_head's input, and lm_head's relative error."""
+
+    tensors: Tensors
+    parameters: Parameters
+    inputs: dict[str, np.float32] = field(default_factory=dict)
+    error: dict[str, float] = field(default_factory=dict)
+
+
+def round_head(checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]) -> HeadResult:
+    """lm_head and the final norm by `recipe`. `streams`: outputs of the last layer."""
     config = checkpoint.config
     sources = family_of(config).sources(config)
-    norm = read_parameters(checkpoint, "final_norm").vectors
-    found: Tensors = {}
-    error: dict[str, float] = {}
+    parameters = read_parameters(checkpoint, "final_norm")
+    parameters.vectors |= read_parameters(checkpoint, f"{NAME}.").vectors
+    parameters.matrices[NAME] = checkpoint.matrix(NAME).astype(np.float32)
+    found = HeadResult({}, parameters)
+    module = head_module(config)
     if recipe.head == "w8":
         operations = DenseOperations(checkpoint, rounded=False)
         operations.load(None)
-        x = np.concatenate([head_input(x, config, operations) for x in streams])
-        w = np.ascontiguousarray(checkpoint.matrix(NAME).T, np.float32)
+        every = max(1, sum(map(len, streams)) // SAMPLE_INPUTS)
+        x = np.concatenate([head_input(x[::every], config, operations) for x in streams])
+        w = np.ascontiguousarray(parameters.matrices[NAME].T)
+        norm = {name for name in parameters.vectors if not name.startswith(NAME)}
         if recipe.smooth and norm and config.embed_dim == config.hidden:
-            s = _divisor(x, w)
+            s = _divisor(x, w, recipe.dynamic)
             x, w = x / s, w * s
-            norm = {name: _divided(name, vector, s, config) for name, vector in norm.items()}
-        module = head_module(config)
-        tensors, error = _rounded(x, w, module)
-        found |= tensors
+            for name in norm:
+                parameters.vectors[name] = _divided(name, parameters.vectors[name], s, config)
+        found.tensors, found.error, rounded = _rounded(x, w, module)
+        parameters.matrices[NAME] = rounded.T
         if not recipe.dynamic:
             scale = input_scale(x, np.square(w).sum(axis=0))
-            found[f"{module}.input_scale"] = np.array([scale], np.float32)
+            found.inputs[NAME] = scale
+            found.tensors[f"{module}.input_scale"] = np.array([scale], np.float32)
     elif not config.tied:
-        found[f"{head_module(config)}.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
-    if checkpoint.has(f"{NAME}.bias"):
-        tensor = full_name(config, sources[f"{NAME}.bias"])
-        found[tensor] = checkpoint.vector(f"{NAME}.bias")
-    for name, vector in norm.items():
+        found.tensors[f"{module}.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
+    for name, vector in parameters.vectors.items():
         tensor = full_name(config, sources[name])
-        found[tensor] = half(tensor, vector)
-    return found, error
+        found.tensors[tensor] = half(tensor, vector)
+    return found
 
 
 def _divided(name: str, vector: F32, s: F32, config: ModelConfig) -> F32:
@@ -63,30 +75,34 @@ def _divided(name: str, vector: F32, s: F32, config: ModelConfig) -> F32:
     return divided_gamma(vector, s, config.one_plus and name.endswith(".gamma"))
 
 
-def _divisor(x: F32, w: F32) -> F32:
+def _divisor(x: F32, w: F32, dynamic: bool) -> F32:
     few = x[:: max(1, len(x) // SAMPLE_ROWS)]
     some = w[:: max(1, len(w) // SAMPLE_OUTPUTS)]
     top_x, top_w = np.abs(x).max(axis=0), np.abs(w).max(axis=0)
     exact = few @ some.T
 
     def loss(s: F32) -> float:
-        scale = half_scale(np.abs(x / s).max() / np.float32(127))
-        wide = some * s
-        steps = half_scale(np.abs(wide).max(axis=1, keepdims=True) / np.float32(127))
-        rounded = np.rint(few / s / scale) * scale @ (np.rint(wide / steps) * steps).T
-        return float(np.square(rounded - exact).sum(dtype=np.float64))
+        wide, narrow = some * s, few / s
+        step = np.abs(narrow).max() / LIMIT
+        rounded = round_rows(narrow) if dynamic else round_to(narrow, step) * step
+        steps = half_scale(np.abs(wide).max(axis=1, keepdims=True) / LIMIT)
+        off = rounded @ (np.rint(wide / steps) * steps).T - exact
+        return float(np.square(off).sum(dtype=np.float64))
 
     return choose(divisors(top_x, np.abs(x).mean(axis=0), top_w), x.shape[1], loss).divisor
 
 
-def _rounded(x: F32, w: F32, module: str) -> tuple[Tensors, dict[str, float]]:
-    importance = np.square(x).mean(axis=0)
-    parts = [round_head(w[i : i + CHUNK], importance) for i in range(0, len(w), CHUNK)]
-    chunks = [part.tensors(module) for part in parts]
+def _rounded(x: F32, w: F32, module: str) -> tuple[Tensors, dict[str, float], F32]:
+    """w [V, K] in chunks: the file's tensors, the error on inputs x, and what was rounded to."""
+    importance, few = np.square(x).mean(axis=0), x[:: max(1, len(x) // SAMPLE_ROWS)]
+    rounded, lost, whole = np.empty_like(w), 0.0, 0.0
+    chunks = []
+    for first in range(0, len(w), CHUNK):
+        at = slice(first, first + CHUNK)
+        part = Rounded(int8_weights(w[at], importance))
+        chunks.append(part.tensors(module))
+        rounded[at] = part.weights()
+        lost += float(np.square(few @ (rounded[at] - w[at]).T).sum(dtype=np.float64))
+        whole += float(np.square(few @ w[at].T).sum(dtype=np.float64))
     found: Tensors = {name: np.concatenate([c[name] for c in chunks]) for name in chunks[0]}
-    lost = sum(
-        float((np.square(part.weights() - w[i * CHUNK : (i + 1) * CHUNK]) * importance).sum())
-        for i, part in enumerate(parts)
-    )
-    whole = float((np.square(w) * importance).sum())
-    return found, {NAME: float(np.sqrt(lost / max(whole, 1e-30)))}
+    return found, {NAME: float(np.sqrt(lost / max(whole, 1e-30)))}, rounded

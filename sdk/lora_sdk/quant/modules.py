@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +13,32 @@ from lora_sdk.model.packed_weights import SHIFT, pack_nibbles
 from lora_sdk.quant.gptq import int4_compensated, int8_compensated
 from lora_sdk.quant.layer import F32
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.quant.rounding import int4_weights, int8_weights
+from lora_sdk.quant.rounding import affine, half_scale, int4_weights, int8_weights
 
 Tensors = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """Weights [N, K] as integers. `per_channel` and `symmetric` select the file's format."""
+    """Weights [N, K] as integers. `symmetric`: 4-bit groups without zero points in the file."""
 
     columns: Int8Columns | Int4Columns
-    per_channel: bool = False
     symmetric: bool = False
 
     def weights(self) -> F32:
         """The dequantized values: FP32 [N, K]."""
         return self.columns.dense()
 
+    def take(self, chosen: NDArray[np.intp]) -> Rounded:
+        """Some of the outputs, in this order."""
+        return replace(self, columns=self.columns.take(chosen))
+
     def tensors(self, module: str) -> Tensors:
         """The tensors in compressed-tensors' format: int-quantized or pack-quantized."""
         if isinstance(self.columns, Int8Columns):
-            scales = self.columns.scales
             return {
                 f"{module}.weight": self.columns.values,
-                f"{module}.weight_scale": scales[:, None] if self.per_channel else scales[:1],
+                f"{module}.weight_scale": self.columns.scales[:, None],
             }
         found: Tensors = {
             f"{module}.weight_packed": pack_nibbles(self.columns.values),
@@ -56,18 +58,26 @@ def round_weights(w: F32, recipe: Recipe, hessian: F32) -> Rounded:
     importance = np.diagonal(hessian)
     compensated = recipe.method == "gptq"
     if not recipe.four_bit:
-        if compensated:
-            return Rounded(int8_compensated(w, False, hessian))
-        return Rounded(int8_weights(w, False, importance))
+        return Rounded(int8_compensated(w, hessian) if compensated else int8_weights(w, importance))
     group, symmetric = recipe.group, recipe.symmetric
     if compensated:
-        return Rounded(int4_compensated(w, group, symmetric, hessian), symmetric=symmetric)
-    return Rounded(int4_weights(w, group, symmetric, importance), symmetric=symmetric)
+        return Rounded(int4_compensated(w, group, symmetric, hessian), symmetric)
+    return Rounded(int4_weights(w, group, symmetric, importance), symmetric)
 
 
-def round_head(w: F32, importance: F32) -> Rounded:
-    """lm_head [V, K] in 8 bits, one scale per output."""
-    return Rounded(int8_weights(w, True, importance), per_channel=True)
+def rounded_plainly(w: F32, recipe: Recipe) -> F32:
+    """w [K, N] rounded to nearest by `recipe`, without a search for scales, as FP32."""
+    if not recipe.four_bit:
+        step = half_scale(np.abs(w).max(axis=0) / np.float32(127))
+        eight: F32 = np.rint(w / step) * step
+        return eight
+    k, n = w.shape
+    parts = w.reshape(-1, recipe.group, n)
+    low, high = np.minimum(parts.min(axis=1), 0), np.maximum(parts.max(axis=1), 0)
+    scale, zero = affine(low, high, recipe.symmetric)
+    values = np.clip(np.rint(parts / scale[:, None]) + zero[:, None], 0, 15) - zero[:, None]
+    rounded: F32 = (values * scale[:, None]).reshape(k, n)
+    return rounded
 
 
 def half(tensor: str, x: F32) -> NDArray[np.float16]:
@@ -76,7 +86,7 @@ def half(tensor: str, x: F32) -> NDArray[np.float16]:
         found = x.astype(np.float16)
     if not np.isfinite(found).all():
         raise ModelError(
-            f"{tensor}: smoothing makes a value of {np.abs(x).max():g}, out of FP16's range, below"
+            f"{tensor}: scaling makes a value of {np.abs(x).max():g}, out of FP16's range, below"
             " 65520; use --no-smooth"
         )
     return found

@@ -15,17 +15,19 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
-from lora_sdk.quant.head import head_tensors
+from lora_sdk.quant.head import HeadResult, round_head
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
 from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
-from lora_sdk.quant.reference import embed_windows
+from lora_sdk.quant.reference import bits_of, embed_windows
+from lora_sdk.quant.rounded import RoundedOperations
 from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
@@ -34,12 +36,15 @@ Progress = Callable[[int, int], None]
 @dataclass
 class Report:
     """The result: bytes of the weights, and per layer the chosen strengths and the relative error
-    of each module's output on the calibration text. `resumed`: layers that an earlier run made."""
+    of each module's output on the calibration text. `resumed`: layers that an earlier run made.
+    `bits`: of the tokens of the held-out windows but the first of each, by the model and by what
+    was written, both in float32 on the boards' values."""
 
     bytes: int = 0
     strengths: list[dict[str, float | None]] = field(default_factory=list)
     errors: dict[str, float] = field(default_factory=dict)
     resumed: int = 0
+    bits: tuple[float, float] = (0.0, 0.0)
 
     @property
     def worst(self) -> str:
@@ -54,9 +59,10 @@ def quantize(
     windows: Sequence[Sequence[int]],
     progress: Progress | None = None,
     resume: bool = False,
+    held_out: Sequence[Sequence[int]] = (),
 ) -> Report:
     """Write the folder `out`: the model of a folder or a GGUF file, quantized by
-    `recipe` on token windows of calibration text.
+    `recipe` on token windows of calibration text. `held_out`: windows of other text, to measure.
 
     `progress(done, total)` counts layers and the rest. `resume`: what an interrupted run has done
     stays beside `out`, and a run with the same arguments goes on there. RequestError: a bad recipe,
@@ -72,10 +78,10 @@ def quantize(
         stack.enter_context(blas_threads(config))
         kept = None
         if resume:
-            inputs = digest_of_inputs(model, recipe, windows, __version__)
+            inputs = digest_of_inputs(model, recipe, [*windows, *held_out], __version__)
             kept = stack.enter_context(KeptWork(out, inputs))
         writer = stack.enter_context(FolderWriter(out, None if kept is None else kept.folder))
-        report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, progress)
+        report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, held_out, progress)
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)
     return report
@@ -91,25 +97,44 @@ class _Run:
     kept: KeptWork | None
 
 
+@dataclass
+class _Streams:
+    """Inputs of a layer [T, hidden] by window: of the calibration text as the rounded layers before
+    make them, and of the held-out text, by the model's layers and by the rounded ones."""
+
+    text: list[F32]
+    exact: list[F32]
+    rounded: list[F32]
+
+    @property
+    def all(self) -> list[F32]:
+        return [*self.text, *self.exact, *self.rounded]
+
+
 def _run(
-    run: _Run, model: Path, windows: Sequence[Sequence[int]], progress: Progress | None
+    run: _Run,
+    model: Path,
+    windows: Sequence[Sequence[int]],
+    held_out: Sequence[Sequence[int]],
+    progress: Progress | None,
 ) -> Report:
     checkpoint, recipe, writer = run.checkpoint, run.recipe, run.writer
     config = checkpoint.config
-    streams, report = _begin(run, model, windows)
+    streams, report = _begin(run, model, windows, held_out)
     for layer in range(len(report.strengths), config.layers):
-        streams, result, tensors = _layer(checkpoint, layer, recipe, streams)
+        result, tensors = _layer(checkpoint, layer, recipe, streams)
         writer.add(tensors)
         report.strengths.append(result.strengths)
         report.errors.update(result.errors)
         if run.kept is not None:
-            run.kept.save(tensors, streams, writer.written)
+            run.kept.save(tensors, streams.all, writer.written)
         if progress is not None:
             progress(layer + 1, config.layers + 1)
     writer.add(_outside(checkpoint))
-    head, error = head_tensors(checkpoint, recipe, streams)
-    writer.add(head)
-    report.errors |= error
+    found = round_head(checkpoint, recipe, streams.text)
+    writer.add(found.tensors)
+    report.errors |= found.error
+    report.bits = _bits(checkpoint, recipe, found, streams, held_out)
     writer.flush()
     if run.kept is not None:
         run.kept.clear()
@@ -119,32 +144,67 @@ def _run(
 
 
 def _begin(
-    run: _Run, model: Path, windows: Sequence[Sequence[int]]
-) -> tuple[Sequence[F32], Report]:
+    run: _Run,
+    model: Path,
+    windows: Sequence[Sequence[int]],
+    held_out: Sequence[Sequence[int]],
+) -> tuple[_Streams, Report]:
     """The inputs of the first layer that is not done, and what was found in those before."""
     report = Report()
     if run.kept is not None:
         record = run.kept.record
         report = Report(0, record.strengths, record.errors, record.layers)
         if record.layers:
-            run.writer.written, streams = run.kept.restore()
-            return streams, report
+            run.writer.written, all_of = run.kept.restore()
+            first, second = len(windows), len(windows) + len(held_out)
+            return _Streams(all_of[:first], all_of[first:second], all_of[second:]), report
         run.kept.empty()
     run.writer.copy_from(model)
     operations = DenseOperations(run.checkpoint, rounded=False)
     operations.load(None)
-    return embed_windows(operations, windows), report
+    exact = embed_windows(operations, held_out)
+    return _Streams(embed_windows(operations, windows), exact, list(exact)), report
 
 
 def _layer(
-    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: Sequence[F32]
-) -> tuple[list[F32], LayerResult, Tensors]:
+    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: _Streams
+) -> tuple[LayerResult, Tensors]:
+    """Round a layer, and replace `streams` by its outputs."""
     config, lead = checkpoint.config, f"layer.{layer}."
     parameters = read_parameters(checkpoint, lead)
-    outputs, record = record_layer(streams, layer, config, parameters)
-    calibration = LayerCalibration(layer, config, recipe, parameters, record)
-    result = calibration.run(file_modules(config, lead))
-    return outputs, result, _layer_tensors(config, lead, parameters, result)
+    streams.exact, _ = record_layer(streams.exact, layer, config, parameters)
+    record = record_layer(streams.text, layer, config, parameters)[1]
+    result = LayerCalibration(layer, config, recipe, parameters, record).run(
+        file_modules(config, lead)
+    )
+    parameters.matrices |= result.rounded
+    operations = RoundedOperations(
+        config, parameters, recipe.integer, result.inputs, recipe.kv_format, result.attention
+    )
+    for windows in (streams.text, streams.rounded):
+        windows[:] = [run_layer(x, layer, config, operations) for x in windows]
+    return result, _layer_tensors(config, lead, parameters, result)
+
+
+def _bits(
+    checkpoint: Checkpoint,
+    recipe: Recipe,
+    found: HeadResult,
+    streams: _Streams,
+    held_out: Sequence[Sequence[int]],
+) -> tuple[float, float]:
+    """Bits of the held-out windows by the model's lm_head and by the rounded one."""
+    config = checkpoint.config
+    exact = DenseOperations(checkpoint, rounded=False)
+    exact.load(None)
+    rounded = RoundedOperations(
+        config, found.parameters, recipe.head == "w8", found.inputs, recipe.kv_format
+    )
+    before, after = 0.0, 0.0
+    for window, a, b in zip(held_out, streams.exact, streams.rounded, strict=True):
+        before += bits_of(head(a[:-1], config, exact), window[1:])
+        after += bits_of(head(b[:-1], config, rounded), window[1:])
+    return before, after
 
 
 def _layer_tensors(
@@ -175,7 +235,7 @@ def _layer_tensors(
 
 
 def _outside(checkpoint: Checkpoint) -> Tensors:
-    """Tables, projections and the norm of embeddings, unchanged. `head_tensors` gives those of
+    """Tables, projections and the norm of embeddings, unchanged. `round_head` gives those of
     lm_head and its norm."""
     config = checkpoint.config
     sources = family_of(config).sources(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from lora_host.errors import RequestError
 from lora_sdk.model.block import describe
@@ -76,6 +76,11 @@ class Recipe:
         return self.activations == "dynamic"
 
     @property
+    def static(self) -> bool:
+        """Whether INT8 inputs have a scale in the file."""
+        return self.integer and not self.dynamic
+
+    @property
     def integer(self) -> bool:
         """Whether the layers' inputs are INT8."""
         return self.weights.integer
@@ -84,13 +89,40 @@ class Recipe:
         """RequestError names a matrix whose K is not a multiple of the group."""
         if not self.four_bit:
             return
-        inputs = {matmul.tensors[0]: matmul.k for matmul in matmuls(describe(config).layers[0])}
-        for name, k in inputs.items():
+        for name, k in _inputs(config).items():
             if k % self.group:
-                fitting = [
-                    str(size) for size in GROUPS if all(v % size == 0 for v in inputs.values())
-                ]
+                fitting = fitting_group(config, self.group)
                 raise RequestError(
                     f"{name}: K is {k}, not a multiple of the group of {self.group}; "
-                    + (f"use --group {fitting[-1]}" if fitting else "no group divides every K")
+                    + (f"use --group {fitting}" if fitting else "no group divides every K")
                 )
+
+
+def fitting_group(config: ModelConfig, group: int) -> int | None:
+    """The largest group of at most `group` weights that divides K of every matrix; None if none
+    does."""
+    sizes = _inputs(config).values()
+    fitting = [size for size in GROUPS if size <= group and all(k % size == 0 for k in sizes)]
+    return max(fitting, default=None)
+
+
+def recommended(scheme: str, config: ModelConfig, group: int | None = None, **given: Any) -> Recipe:
+    """What `lora quantize` does where nothing else is asked for: `given` are fields of Recipe, None
+    for the default. INT8 inputs have a scale per row, 4-bit groups zero points, K and V a scale per
+    head; with FP16 inputs lm_head and the cache stay FP16. `group`: at most so many weights, fewer
+    where that does not divide K."""
+    form = of_scheme(scheme)
+    defaults: dict[str, Any] = {
+        "symmetric": False,
+        "head": "w8" if form.integer else "fp16",
+        "kv": "int8-heads" if form.integer else "fp16",
+        "activations": "dynamic" if form.integer else "static",
+    }
+    asked = max(GROUPS) if group is None else group
+    fitting = fitting_group(config, asked) if form.bits == 4 and asked in GROUPS else None
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Recipe(scheme, group=fitting or asked, **(defaults | chosen))
+
+
+def _inputs(config: ModelConfig) -> dict[str, int]:
+    return {matmul.tensors[0]: matmul.k for matmul in matmuls(describe(config).layers[0])}

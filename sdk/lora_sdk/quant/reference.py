@@ -15,6 +15,7 @@ from lora_sdk.text.windows import Window
 
 Progress = Callable[[int, int], None]
 BATCH_TOKENS = 1 << 16  # tokens of the windows in one pass
+LOGIT_ROWS = 128  # bounds the memory of FP64 logits
 
 
 def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]]) -> list[F32]:
@@ -75,10 +76,19 @@ def _batch_bits(
     bits = 0.0
     for x, window in zip(streams, windows, strict=True):
         first = max(0, window.scored - 1 - window.start)
-        logits = head(x[first:], config, operations).astype(np.float64)
-        targets = np.asarray(tokens[window.start + first + 1 : window.stop])
-        logits -= logits.max(axis=1, keepdims=True)
-        chosen = logits[np.arange(len(targets)), targets]
-        bits += float((np.log(np.exp(logits).sum(axis=1)) - chosen).sum() / np.log(2.0))
+        targets = tokens[window.start + first + 1 : window.stop]
+        bits += bits_of(head(x[first:], config, operations), targets)
     layer_done(config.layers + 1)
+    return bits
+
+
+def bits_of(logits: F32, targets: Sequence[int]) -> float:
+    """Bits of the tokens `targets` by rows of logits [T, vocabulary], some rows at a time."""
+    bits = 0.0
+    for first in range(0, len(targets), LOGIT_ROWS):
+        rows = logits[first : first + LOGIT_ROWS].astype(np.float64)
+        rows -= rows.max(axis=1, keepdims=True)
+        some = np.asarray(targets[first : first + LOGIT_ROWS])
+        chosen = rows[np.arange(len(some)), some]
+        bits += float((np.log(np.exp(rows).sum(axis=1)) - chosen).sum() / np.log(2.0))
     return bits

@@ -12,6 +12,7 @@ F32 = NDArray[np.float32]
 TOP_INT8 = 127
 TOP_INT4, MIDDLE_INT4 = 15, 8
 CLIPS = np.linspace(1.0, 0.5, 21, dtype=np.float32)
+CLIPS_INT8 = np.linspace(1.0, 0.8, 9, dtype=np.float32)
 INPUT_CLIPS = np.geomspace(1.0, 0.2, 25, dtype=np.float32)
 INPUT_ROWS, TOP_ROWS = 2048, 64  # rows for the search of the input scale
 SMALLEST = float(np.finfo(np.float16).tiny)
@@ -24,25 +25,29 @@ def half_scale(scale: F32) -> F32:
     return found
 
 
-def int8_weights(w: F32, per_channel: bool, importance: F32) -> Int8Columns:
-    """w [N, K] in -127..127, with one scale or one per row. `importance` [K]: weight of the squared
-    errors per input (its mean square)."""
-    axis = 1 if per_channel else None
-    top = np.abs(w).max(axis=axis, keepdims=True)
-    best, scale = np.full(top.shape, np.inf, np.float64), half_scale(top / TOP_INT8)
-    for clip in CLIPS:
+def int8_scales(w: F32, importance: F32) -> F32:
+    """Scales [N] of w [N, K], one per output. `importance` [K]: weight of the squared errors per
+    input (its mean square)."""
+    top = np.abs(w).max(axis=1, keepdims=True)
+    best, scale = np.full(top.shape, np.inf), half_scale(top / TOP_INT8)
+    for clip in CLIPS_INT8:
         tried = half_scale(top * clip / np.float32(TOP_INT8))
-        off = np.square(_int8(w, tried) * tried - w) * importance
-        loss = off.sum(axis=axis, keepdims=True, dtype=np.float64)
+        loss = (np.square(_int8(w, tried) * tried - w) @ importance)[:, None]
         better = loss < best
         best, scale = np.where(better, loss, best), np.where(better, tried, scale)
-    values = _int8(w, scale).astype(np.int8)
-    return Int8Columns(values, np.broadcast_to(scale.reshape(-1), len(w)).astype(np.float32))
+    found: F32 = scale[:, 0].astype(np.float32)
+    return found
 
 
-def int8_values(w: F32, scales: F32) -> NDArray[np.int8]:
-    """w [N, K] rounded with the given scales [N]."""
-    return _int8(w, scales[:, None]).astype(np.int8)
+def int8_weights(w: F32, importance: F32) -> Int8Columns:
+    """w [N, K] in -127..127 rounded to nearest, a scale per output."""
+    scales = int8_scales(w, importance)
+    return Int8Columns(_int8(w, scales[:, None]).astype(np.int8), scales)
+
+
+def int8_values(column: F32, scales: F32) -> F32:
+    """Weights [N] of one input as integers -127..127, with scales [N]."""
+    return _int8(column, scales)
 
 
 def group_scales(w: F32, symmetric: bool, importance: F32) -> tuple[F32, F32]:
@@ -52,7 +57,7 @@ def group_scales(w: F32, symmetric: bool, importance: F32) -> tuple[F32, F32]:
     best = np.full(len(w), np.inf)
     scale, zero = np.ones(len(w), np.float32), np.full(len(w), np.float32(MIDDLE_INT4))
     for clip in CLIPS:
-        tried, zeros = _affine(low * clip, high * clip, symmetric)
+        tried, zeros = affine(low * clip, high * clip, symmetric)
         off = np.square(int4_round(w, tried, zeros) - w) * importance
         loss = off.sum(axis=1)
         better = loss < best
@@ -76,17 +81,26 @@ def int4_round(w: F32, scale: F32, zero: F32) -> F32:
     return dequantized
 
 
-def int4_weights(w: F32, group: int, symmetric: bool, importance: F32) -> Int4Columns:
-    """w [N, K] in groups of `group` along K, rounded to nearest."""
+def int4_scales(w: F32, group: int, symmetric: bool, importance: F32) -> tuple[F32, F32]:
+    """Scales and zero points [N, K/group] of w [N, K], as stored, in FP32."""
     n, k = w.shape
     flat = w.reshape(n * (k // group), group)
     weights = np.tile(importance.reshape(-1, group), (n, 1))
     scale, zero = group_scales(flat, symmetric, weights)
-    values = int4_values(flat, scale, zero).astype(np.uint8).reshape(n, k)
-    shape = (n, k // group)
-    return Int4Columns(
-        values, scale.reshape(shape).astype(np.float16), zero.reshape(shape).astype(np.uint8)
-    )
+    return scale.reshape(n, k // group), zero.reshape(n, k // group)
+
+
+def int4_columns(values: F32, scales: F32, zeros: F32) -> Int4Columns:
+    """The integers as stored."""
+    return Int4Columns(values.astype(np.uint8), scales.astype(np.float16), zeros.astype(np.uint8))
+
+
+def int4_weights(w: F32, group: int, symmetric: bool, importance: F32) -> Int4Columns:
+    """w [N, K] in groups of `group` along K, rounded to nearest."""
+    scales, zeros = int4_scales(w, group, symmetric, importance)
+    flat = w.reshape(-1, group)
+    values = int4_values(flat, scales.reshape(-1), zeros.reshape(-1)).reshape(w.shape)
+    return int4_columns(values, scales, zeros)
 
 
 def input_scale(x: F32, importance: F32) -> np.float32:
@@ -115,10 +129,10 @@ def _int8(x: F32, scale: F32) -> F32:
     return steps
 
 
-def _affine(low: F32, high: F32, symmetric: bool) -> tuple[F32, F32]:
+def affine(low: F32, high: F32, symmetric: bool) -> tuple[F32, F32]:
     """Scale and zero point that cover low..high, a range that contains zero."""
     if symmetric:
         wide = np.maximum(-low / MIDDLE_INT4, high / (TOP_INT4 - MIDDLE_INT4))
-        return half_scale(wide), np.full(len(low), np.float32(MIDDLE_INT4))
+        return half_scale(wide), np.full(low.shape, np.float32(MIDDLE_INT4))
     scale = half_scale((high - low) / np.float32(TOP_INT4))
     return scale, np.clip(np.rint(-low / scale), 0, TOP_INT4).astype(np.float32)

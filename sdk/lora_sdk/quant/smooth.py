@@ -12,7 +12,7 @@ import numpy as np
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.layer import F32, Parameters
 
-STRENGTHS = np.linspace(0.0, 1.0, 11)
+STRENGTHS = np.linspace(0.0, 1.0, 6)
 Loss = Callable[[F32], float]
 
 

@@ -11,6 +11,7 @@ from lora_sdk.text.tokenizer import Tokenizer
 
 WINDOW = 512
 MIN_TOKENS = 32  # of a window
+HELD_OUT = 6  # windows at the end of the text
 MAX_BYTES = 64 << 20
 _NAME = "calibration.txt"
 
@@ -41,19 +42,33 @@ def read_text(path: Path) -> str:
         raise RequestError(f"calibration file {path} is not UTF-8 at byte {error.start}") from None
 
 
-def windows_of(text: str, tokenizer: Tokenizer, config: ModelConfig, count: int) -> list[list[int]]:
-    """At most `count` windows of equal length, spread over the text. Each starts with the BOS
-    token, if any. RequestError: a bad count, or a text of fewer than 32 tokens."""
+Windows = list[list[int]]
+
+
+def windows_of(
+    text: str, tokenizer: Tokenizer, config: ModelConfig, count: int
+) -> tuple[Windows, Windows]:
+    """At most `count` windows of equal length, spread over the text, and those of the text's end,
+    at most HELD_OUT, which are held out. Each starts with the BOS token, if any. RequestError: a
+    bad count, or a text of fewer than 64 tokens."""
     if not 1 <= count <= 4096:
         raise RequestError(f"{count} calibration windows; expected 1..4096")
     begin = [*tokenizer.begins_with]
-    length = min(WINDOW, config.positions) - len(begin)
     tokens = tokenizer.encode(text, special=False)
-    if len(tokens) < MIN_TOKENS:
+    if len(tokens) < 2 * MIN_TOKENS:
         raise RequestError(
-            f"the calibration text has {len(tokens)} tokens; expected at least {MIN_TOKENS}"
+            f"the calibration text has {len(tokens)} tokens; expected at least {2 * MIN_TOKENS}"
         )
+    length = min(WINDOW, config.positions) - len(begin)
+    kept = min(HELD_OUT * length, len(tokens) // 4) // MIN_TOKENS * MIN_TOKENS
+    tokens, last = tokens[:-kept], tokens[-kept:]
+    held = [begin + last[i : i + length] for i in range(0, kept, length)]
     length = min(length, len(tokens))
     count = min(count, len(tokens) // length)
     step = (len(tokens) - length) // max(1, count - 1) if count > 1 else 0
-    return [begin + tokens[i * step : i * step + length] for i in range(count)]
+    return [begin + tokens[i * step : i * step + length] for i in range(count)], held
+
+
+def scored_bytes(tokenizer: Tokenizer, window: list[int]) -> int:
+    """Bytes of the text of a window but its first token."""
+    return len(tokenizer.decode(window[1:]).encode())

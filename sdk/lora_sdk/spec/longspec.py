@@ -52,18 +52,20 @@ class LongSpec:
         folder: Path,
         vocabulary: int,
         sequences: int,
-        window: int = DEFAULT_WINDOW,
+        window: int | None = None,
         device: str = DEVICE,
         kernels: str = "native",
         recovery: str = "auto",
     ) -> LongSpec:
         """The model in `folder` on a board; `vocabulary` is the target's.
 
+        `window` None: DEFAULT_WINDOW tokens, or the draft's positions where these are fewer.
         ModelError: its vocabulary is not the target's. RequestError: the window is too long."""
         from lora_sdk.model.config import load_config
 
         config = load_config(folder)
         check_vocabulary(folder, config.vocabulary, vocabulary)
+        window = min(DEFAULT_WINDOW, config.positions) if window is None else window
         if not 2 <= window <= config.positions:
             raise RequestError(
                 f"draft window of {window} tokens; expected 2 to the draft's {config.positions} "

@@ -51,6 +51,19 @@ def first_board(lists: Lists, found: Mapping[int, int], plan: Plan | None = None
     return min(sorted(found), key=position)
 
 
+def first_row(lists: Lists, completions: npt.NDArray[np.void], board: int) -> int:
+    """The first row for which the first broken command of `board` wrote such a value, on any of the
+    boards that have some of its columns."""
+    found = broken_commands(completions)
+    named = {one: list(_keys(lists[one])) for one in found}
+    wanted = named[board][found[board] : found[board] + 1]
+    return min(
+        int(completions[one]["nonfinite_row"])
+        for one in found
+        if one == board or (wanted and named[one][found[one] : found[one] + 1] == wanted)
+    )
+
+
 def _keys(commands: Sequence[Command]) -> Iterator[tuple[str, int]]:
     """Each command's name and the number of commands of that name before it."""
     seen: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from lora_sdk.compile.lower import lower
 from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.loading.weights import Loader, Progress, Weights
 from lora_sdk.plan.model_plan import BoardPlan, Plan
-from lora_sdk.step.nonfinite import broken_commands, first_board, nonfinite_error
+from lora_sdk.step.nonfinite import broken_commands, first_board, first_row, nonfinite_error
 from lora_sdk.step.step import Row, StepResult, selected_rows
 from lora_sdk.step.step_block import build_block
 from lora_sdk.step.step_shape import StepShape, of_rows
@@ -167,7 +167,7 @@ class Runner:
         if not broken:
             return
         board = first_board(self.commands, broken, self.plan)
-        index = int(completions[board]["nonfinite_row"])
+        index = first_row(self.commands, completions, board)
         row = rows[index] if index < len(rows) else None
         where = f"first in row {index}"
         if row is not None:
