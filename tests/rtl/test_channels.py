@@ -75,7 +75,7 @@ def check(
 
 def took(program: Path, channels: int, path: Path, *matmuls: Channels) -> list[tuple[int, int]]:
     """Cycles of each matmul, alone, and lines of the busiest bank."""
-    rig = ChannelRig(channels, path, bank_bytes=1 << 24)
+    rig = ChannelRig(channels, path, bank_bytes=1 << 22)
     for one in matmuls:
         rig.write([one])
     rig.close()
@@ -139,7 +139,7 @@ def test_groups_with_other_rows(tmp_path: Path, rows: int) -> None:
 
 @pytest.mark.slow
 def test_the_longest_rows(four: Path, tmp_path: Path) -> None:
-    rig = ChannelRig(4, tmp_path / "groups", bank_bytes=1 << 24)
+    rig = ChannelRig(4, tmp_path / "groups", bank_bytes=1 << 22)
     rig.write(
         [Channels(MAX_K, 160, group=128), Channels(MAX_K, 128, rows=2, group=0, row_scales=True)]
     )
@@ -181,7 +181,7 @@ def test_w8a8_and_a_second_matmul(four: Path, tmp_path: Path) -> None:
     one = Channels(1024, 1024, group=0)
     ((cycles, lines),) = took(four, 4, tmp_path / "groups", one)
     assert within(cycles, lines)
-    rig = ChannelRig(4, tmp_path / "two", bank_bytes=1 << 24)
+    rig = ChannelRig(4, tmp_path / "two", bank_bytes=1 << 22)
     rig.write([Channels(4096, 1024), Channels(4096, 1024, seed=2)])
     rig.close()
     (both,) = counted(run(four, tmp_path / "two", 1, "timed"))["took"]
