@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matmuls in the layout of the channels, in groups that share memory, as tests/rtl/channel/bench.cpp reads them: with the
-native kernels' statuses, counts and bytes."""
+"""Matmuls in the layout of the channels, in groups that share memory, as
+tests/rtl/channel/bench.cpp reads them: with the native kernels' statuses, counts and bytes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ MAX_K = 32640
 
 @dataclass
 class Channels:
-    """One matmul. `group` 0 is W8A8. `extreme`: the share of the largest integers and of zero, infinite, NaN and
-    subnormal scales. `wrong`: fields that the unit has to refuse, and its status."""
+    """One matmul. `group` 0 is W8A8. `extreme`: the share of the largest integers and of zero,
+    infinite, NaN and subnormal scales. `wrong`: fields that the unit has to refuse; `status`: what
+    it says then."""
 
     k: int
     n: int
@@ -89,7 +90,9 @@ class ChannelRig:
             place = one.first + tile
             line = places.weights + place // self.channels * self._tile_lines(one)
             rig.place(place % self.channels, 64 * line, data)
-        scales = (generator.random(one.n) * np.exp2(generator.integers(-18, 2, one.n))).astype(np.float32)
+        scales = (generator.random(one.n) * np.exp2(generator.integers(-18, 2, one.n))).astype(
+            np.float32
+        )
         if one.extreme:
             chosen = generator.random(one.n) < one.extreme
             special = np.array([np.inf, np.nan, 0, -1e-40, 3e38], np.float32)
@@ -105,14 +108,31 @@ class ChannelRig:
         rig.place_rows(ONCHIP, 64 * places.x + padded(one.k) + 32, x_stride, chosen_scales)
         y_stride = padded(2 * one.y_type * one.n) + 64
         kind = abi.WEIGHT_W4A8 | one.group.bit_length() - 1 << 4 if one.group else abi.WEIGHT_INT8
-        flags = (0 if one.bias else abi.FLAG_NO_BIAS) | (abi.FLAG_ROW_SCALES if one.row_scales else 0)
+        flags = (0 if one.bias else abi.FLAG_NO_BIAS) | (
+            abi.FLAG_ROW_SCALES if one.row_scales else 0
+        )
         fields = {
-            "opcode": abi.CMD_MATRIX, "unit": abi.UNIT_MPU, "bank_first": 0, "bank_count": self.channels,
-            "merge": blocks, "weight_type": kind, "weight_line": places.weights, "first": one.first, "k": one.k,
-            "n": one.n, "x_bank": ONCHIP, "x_offset": 64 * places.x, "x_stride": x_stride, "y_bank": Y_BANK,
-            "y_offset": 64 * places.y, "y_stride": y_stride, "y_type": one.y_type, "bias_line": places.tables,
-            "bias_bank": TABLES, "flags": flags,
-        }  # fmt: skip
+            "opcode": abi.CMD_MATRIX,
+            "unit": abi.UNIT_MPU,
+            "bank_first": 0,
+            "bank_count": self.channels,
+            "merge": blocks,
+            "weight_type": kind,
+            "weight_line": places.weights,
+            "first": one.first,
+            "k": one.k,
+            "n": one.n,
+            "x_bank": ONCHIP,
+            "x_offset": 64 * places.x,
+            "x_stride": x_stride,
+            "y_bank": Y_BANK,
+            "y_offset": 64 * places.y,
+            "y_stride": y_stride,
+            "y_type": one.y_type,
+            "bias_line": places.tables,
+            "bias_bank": TABLES,
+            "flags": flags,
+        }
         places.weights += (-(-(one.first + tiles) // self.channels)) * self._tile_lines(one)
         places.tables += padded(4 * one.n) // 64 + padded(2 * one.n) // 64
         places.x += one.rows * x_stride // 64
@@ -133,14 +153,20 @@ class ChannelRig:
                 assert found.status == abi.OK
                 count, row = found.nonfinite_count, found.nonfinite_row
             rows = one.wrong.get("rows", one.rows)
-            command = ffi.new("struct lora_matrix *", fields | {k: v for k, v in one.wrong.items() if k != "rows"})
-            records += bytes(ffi.buffer(command)) + struct.pack("<IIII", status, count, row & 0xFFFFFFFF, rows)
+            command = ffi.new(
+                "struct lora_matrix *", fields | {k: v for k, v in one.wrong.items() if k != "rows"}
+            )
+            records += bytes(ffi.buffer(command)) + struct.pack(
+                "<IIII", status, count, row & 0xFFFFFFFF, rows
+            )
         self.file.write(struct.pack("<I", len(group)) + records)
         self._changes(self.known, before)
         self._changes(before, self.rig.banks)
         self.known = {bank: memory.copy() for bank, memory in self.rig.banks.items()}
 
-    def _changes(self, old: dict[int, NDArray[np.uint8]], new: dict[int, NDArray[np.uint8]]) -> None:
+    def _changes(
+        self, old: dict[int, NDArray[np.uint8]], new: dict[int, NDArray[np.uint8]]
+    ) -> None:
         changed = [b for b in new if b not in old or not np.array_equal(old[b], new[b])]
         self.file.write(struct.pack("<I", len(changed)))
         for bank in changed:
@@ -151,24 +177,50 @@ class ChannelRig:
 
 
 WRONG: list[tuple[dict[str, int], int]] = [
-    ({"k": 0}, BAD_K), ({"k": MAX_K + 1}, BAD_K), ({"k": 65535}, BAD_K), ({"n": 0}, BAD_SIZE),
-    ({"n": (1 << 24) + 1}, BAD_SIZE), ({"rows": 0}, BAD_SIZE), ({"rows": 65}, BAD_SIZE),
-    ({"merge": 200}, BAD_MERGE), ({"bank_count": 1}, BAD_BANKS), ({"weight_type": abi.WEIGHT_FP16}, BAD_KIND),
+    ({"k": 0}, BAD_K),
+    ({"k": MAX_K + 1}, BAD_K),
+    ({"k": 65535}, BAD_K),
+    ({"n": 0}, BAD_SIZE),
+    ({"n": (1 << 24) + 1}, BAD_SIZE),
+    ({"rows": 0}, BAD_SIZE),
+    ({"rows": 65}, BAD_SIZE),
+    ({"merge": 200}, BAD_MERGE),
+    ({"bank_count": 1}, BAD_BANKS),
+    ({"weight_type": abi.WEIGHT_FP16}, BAD_KIND),
     ({"weight_type": abi.WEIGHT_W4A8 | 8 << 4}, BAD_KIND),
-]  # fmt: skip
+]
 
 
 def drawn(random: Random, channels: int, most: int) -> Channels:
     """A matmul of any kind that the unit knows."""
     group = random.choice((0, 32, 64, 128, 128))
-    k = random.choice((1, 7, 64, 130, 200, 300)) if group == 0 else group * random.randint(1, max(1, most // group))
-    columns = (1, 31, 32, 33, 32 * channels, 32 * channels + 5, 64 * channels - 1, 96 * channels + 40)
+    k = (
+        random.choice((1, 7, 64, 130, 200, 300))
+        if group == 0
+        else group * random.randint(1, max(1, most // group))
+    )
+    columns = (
+        1,
+        31,
+        32,
+        33,
+        32 * channels,
+        32 * channels + 5,
+        64 * channels - 1,
+        96 * channels + 40,
+    )
     return Channels(
-        k=k, n=random.choice(columns), rows=random.choice((1, 1, 2, 3, 5)), group=group,
-        bias=random.random() < 0.7, row_scales=random.random() < 0.4, y_type=random.choice((FP16, FP32)),
+        k=k,
+        n=random.choice(columns),
+        rows=random.choice((1, 1, 2, 3, 5)),
+        group=group,
+        bias=random.random() < 0.7,
+        row_scales=random.random() < 0.4,
+        y_type=random.choice((FP16, FP32)),
         first=random.choice((0, 1, channels - 1, channels, 3 * channels + 1)),
-        extreme=random.choice((0.0, 0.0, 0.2)), seed=random.randrange(1 << 30),
-    )  # fmt: skip
+        extreme=random.choice((0.0, 0.0, 0.2)),
+        seed=random.randrange(1 << 30),
+    )
 
 
 def random_groups(rig: ChannelRig, seed: int, count: int, most: int = 700) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matmul on CHANNELS arrays, one behind each bank: bytes, statuses and counts of the native kernels, in groups of
-commands that are announced ahead, ended by aborts and resets at any cycle and by lines that fail; cycles of one matmul."""
+"""The matmul on CHANNELS arrays, one behind each bank: bytes, statuses and counts of the native
+kernels, in groups of commands that are announced ahead, ended by aborts and resets at any cycle
+and by lines that fail; cycles of one matmul."""
 
 from __future__ import annotations
 
@@ -25,11 +26,17 @@ pytestmark = pytest.mark.rtl
 
 RATE = 0.75  # lines a cycle and port, of timed runs
 SHAPES = [
-    Channels(1, 1, group=0, y_type=FP32), Channels(3, 33, rows=2, group=0), Channels(131, 96, rows=3, group=0),
-    Channels(700, 45, rows=2, group=0, row_scales=True), Channels(32, 40, group=32), Channels(96, 31, group=32, first=1),
-    Channels(1664, 333, rows=2, group=128, y_type=FP32), Channels(1152, 7, rows=3, group=128, extreme=0.3),
-    Channels(1664, 97, group=64, row_scales=True, bias=False), Channels(1152, 290, rows=2, group=32, first=3),
-]  # fmt: skip
+    Channels(1, 1, group=0, y_type=FP32),
+    Channels(3, 33, rows=2, group=0),
+    Channels(131, 96, rows=3, group=0),
+    Channels(700, 45, rows=2, group=0, row_scales=True),
+    Channels(32, 40, group=32),
+    Channels(96, 31, group=32, first=1),
+    Channels(1664, 333, rows=2, group=128, y_type=FP32),
+    Channels(1152, 7, rows=3, group=128, extreme=0.3),
+    Channels(1664, 97, group=64, row_scales=True, bias=False),
+    Channels(1152, 290, rows=2, group=32, first=3),
+]
 
 
 def first_then_slow(cases: Iterable[str]) -> list[Any]:
@@ -54,7 +61,9 @@ def four() -> Path:
     return bench(4)
 
 
-def check(program: Path, channels: int, path: Path, seed: int, groups: int, most: int = 700) -> dict[str, Any]:
+def check(
+    program: Path, channels: int, path: Path, seed: int, groups: int, most: int = 700
+) -> dict[str, Any]:
     rig = ChannelRig(channels, path)
     random_groups(rig, seed, groups, most)
     rig.close()
@@ -66,7 +75,7 @@ def check(program: Path, channels: int, path: Path, seed: int, groups: int, most
 
 def took(program: Path, channels: int, path: Path, *matmuls: Channels) -> list[tuple[int, int]]:
     """Cycles of each matmul, alone, and lines of the busiest bank."""
-    rig = ChannelRig(channels, path, bank_bytes=1 << 24)
+    rig = ChannelRig(channels, path, bank_bytes=1 << 22)
     for one in matmuls:
         rig.write([one])
     rig.close()
@@ -95,10 +104,19 @@ def test_some_groups(two: Path, four: Path, tmp_path: Path) -> None:
 def test_many_groups(two: Path, four: Path, tmp_path: Path, channels: int) -> None:
     found = check({2: two, 4: four}[channels], channels, tmp_path / "groups", 2, 250, most=2200)
     least = {
-        "aborts": 40, "resets": 15, "failed": 40, "ended_running": 80, "ended_under_way": 40,
-        "told_early": 300, "nonfinite": 100, "status_2": 5, "status_3": 5, "status_4": 5,
-        "status_5": 2, "status_6": 2,
-    }  # fmt: skip
+        "aborts": 40,
+        "resets": 15,
+        "failed": 40,
+        "ended_running": 80,
+        "ended_under_way": 40,
+        "told_early": 300,
+        "nonfinite": 100,
+        "status_2": 5,
+        "status_3": 5,
+        "status_4": 5,
+        "status_5": 2,
+        "status_6": 2,
+    }
     assert not {name: found.get(name, 0) for name, n in least.items() if found.get(name, 0) < n}
 
 
@@ -112,14 +130,19 @@ def test_groups_on_more_channels(tmp_path: Path, channels: int) -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 def test_groups_with_other_rows(tmp_path: Path, rows: int) -> None:
     """And finishers that serve more channels, queues of one and four commands."""
-    program = bench(4, ROWS=rows, FINISHERS=3 - rows // 2, QUEUE=1 if rows == 1 else 4)
-    assert check(program, 4, tmp_path / "groups", 4, 60)["status_0"] >= 60
+    queue, finishers = (1, 2) if rows == 1 else (4, 1)
+    program = bench(
+        2, ROWS=rows, FINISHERS=finishers, QUEUE=queue, BUFFER=256, BLOCKS="", OPT="-O0"
+    )
+    assert check(program, 2, tmp_path / "groups", 4, 40)["status_0"] >= 40
 
 
 @pytest.mark.slow
 def test_the_longest_rows(four: Path, tmp_path: Path) -> None:
-    rig = ChannelRig(4, tmp_path / "groups", bank_bytes=1 << 24)
-    rig.write([Channels(MAX_K, 160, group=128), Channels(MAX_K, 128, rows=2, group=0, row_scales=True)])
+    rig = ChannelRig(4, tmp_path / "groups", bank_bytes=1 << 22)
+    rig.write(
+        [Channels(MAX_K, 160, group=128), Channels(MAX_K, 128, rows=2, group=0, row_scales=True)]
+    )
     rig.write([Channels(128, 32, wrong={"k": MAX_K + 1, "merge": 255}, status=BAD_K)])
     rig.close()
     found = counted(run(four, tmp_path / "groups", 1))
@@ -130,21 +153,26 @@ def test_the_longest_rows(four: Path, tmp_path: Path) -> None:
 
 
 def within(cycles: int, lines: int) -> bool:
-    """1.01 times what the port takes, and 400 cycles for the rest: latencies, the first block, the last tile."""
+    """1.01 times what the port takes, and 400 cycles for latencies, the first block, the last
+    tile."""
     return lines / RATE <= cycles <= 1.01 * lines / RATE + 400
 
 
 @pytest.mark.parametrize("k", [4096, 11008])
 def test_a_matmul_takes_what_its_port_takes(four: Path, tmp_path: Path, k: int) -> None:
     """Of W4A8 in groups of 128; segments of 11008 end within groups."""
-    for cycles, lines in took(four, 4, tmp_path / "groups", Channels(k, 1024), Channels(k, 256, rows=2)):
+    for cycles, lines in took(
+        four, 4, tmp_path / "groups", Channels(k, 1024), Channels(k, 256, rows=2)
+    ):
         assert within(cycles, lines), (k, cycles, lines)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [4096, 11008])
 def test_32_channels_take_as_long(tmp_path: Path, k: int) -> None:
-    for cycles, lines in took(bench(32), 32, tmp_path / "groups", Channels(k, 4096), Channels(k, 4096, group=0, rows=2)):
+    for cycles, lines in took(
+        bench(32), 32, tmp_path / "groups", Channels(k, 4096), Channels(k, 4096, group=0, rows=2)
+    ):
         assert within(cycles, lines), (k, cycles, lines)
 
 
@@ -153,7 +181,7 @@ def test_w8a8_and_a_second_matmul(four: Path, tmp_path: Path) -> None:
     one = Channels(1024, 1024, group=0)
     ((cycles, lines),) = took(four, 4, tmp_path / "groups", one)
     assert within(cycles, lines)
-    rig = ChannelRig(4, tmp_path / "two", bank_bytes=1 << 24)
+    rig = ChannelRig(4, tmp_path / "two", bank_bytes=1 << 22)
     rig.write([Channels(4096, 1024), Channels(4096, 1024, seed=2)])
     rig.close()
     (both,) = counted(run(four, tmp_path / "two", 1, "timed"))["took"]
@@ -164,44 +192,83 @@ def test_w8a8_and_a_second_matmul(four: Path, tmp_path: Path) -> None:
 
 WORK, FETCH, SCHEDULE = "channel_work.sv", "channel_fetch.sv", "channel_schedule.sv"
 PASSES, CHANNEL, FINISH = "channel_passes.sv", "channel.sv", "channel_finish.sv"
-QUEUE, PARAMS, MATMUL, WRITES = "channel_queue.sv", "channel_params.sv", "channel_matmul.sv", "channel_writes.sv"
+QUEUE, PARAMS, MATMUL, WRITES = (
+    "channel_queue.sv",
+    "channel_params.sv",
+    "channel_matmul.sv",
+    "channel_writes.sv",
+)
 SEEDS = (1, 2, 3)
 # What is wrong: file, a text that it has once, in it an expression, what would stand there.
 MISTAKES = {
     "the last tile is not cut": (FINISH, "{}", "columns > 25'd32 ? 6'd32 : columns[5:0]", "6'd32"),
     "first is not rotated": (
-        WORK, "first_1 <= {};", "index[LOG-1:0] - descriptor.begin_bank[LOG-1:0]", "index[LOG-1:0]"
+        WORK,
+        "first_1 <= {};",
+        "index[LOG-1:0] - descriptor.begin_bank[LOG-1:0]",
+        "index[LOG-1:0]",
     ),
     "banks before that of tile 0 begin with the others": (
-        WORK, "{}", "before_1 ? {18'd0, descriptor_1.tile_lines} : 32'd0", "32'd0"
+        WORK,
+        "{}",
+        "before_1 ? {18'd0, descriptor_1.tile_lines} : 32'd0",
+        "32'd0",
     ),
-    "the neighbour group's scales": (SCHEDULE, "{}", "{5'b01000, group}", "{5'b01000, group ^ 2'd1}"),
+    "the neighbour group's scales": (
+        SCHEDULE,
+        "{}",
+        "{5'b01000, group}",
+        "{5'b01000, group ^ 2'd1}",
+    ),
     "a full buffer takes lines": (FETCH, "{}", "held != count_t'(LINES)", "1'b1"),
     "a segment ends a unit early": (
-        SCHEDULE, "{}", "unit + 11'd1 == border[13:3]", "unit + 11'd2 == border[13:3]"
+        SCHEDULE,
+        "{}",
+        "unit + 11'd1 == border[13:3]",
+        "unit + 11'd2 == border[13:3]",
     ),
     "groups are not cut at segments": (SCHEDULE, "{}", "group_end || segment_end", "group_end"),
     "the queue overwrites": (QUEUE, "{}", "count == (PLACE + 1)'(QUEUE)", "1'b0"),
     "an abort leaves lines": (FETCH, "level <= {};", "'0", "level"),
-    "rows of x are swapped": (CHANNEL, "{}", "feed_tag.row == row[1:0]", "feed_tag.row == 2'(ROWS - 1 - row)"),
+    "rows of x are swapped": (
+        CHANNEL,
+        "{}",
+        "feed_tag.row == row[1:0]",
+        "feed_tag.row == 2'(ROWS - 1 - row)",
+    ),
     "rows of y are swapped": (FINISH, "put.row |= {};", "r[1:0]", "2'(ROWS - 1 - r)"),
-    "more rows read other weights": (FETCH, "{}", "pass_end ? work.line : next_line + 32'd1", "next_line + 32'd1"),
+    "more rows read other weights": (
+        FETCH,
+        "{}",
+        "pass_end ? work.line : next_line + 32'd1",
+        "next_line + 32'd1",
+    ),
     "the other side's totals": (CHANNEL, "read_side <= {};", "total_side", "!total_side"),
     "a failed line is used": (CHANNEL, "{}) bad <= 1'b1", "stream[512]", "1'b0"),
     "failed scales are used": (
-        FINISH, "params_bad <= {};", "params_bad || failed[{picked, use_side[picked]}]", "params_bad"
+        FINISH,
+        "params_bad <= {};",
+        "params_bad || failed[{picked, use_side[picked]}]",
+        "params_bad",
     ),
     "failed x is used": (MATMUL, "{}", "(bad || x_failed)", "bad"),
     "scales of the tile before": (PARAMS, "{}", "scale_line + 32'd2", "scale_line"),
-    "scales of the other side": (FINISH, "{}", "scale_lines[{link, side, column_1[4]}]",
-                                 "scale_lines[{link, !side, column_1[4]}]"),
+    "scales of the other side": (
+        FINISH,
+        "{}",
+        "scale_lines[{link, side, column_1[4]}]",
+        "scale_lines[{link, !side, column_1[4]}]",
+    ),
     "a pass ends before its last tile": (
-        MATMUL, "{}", "settling == 4'd0 && all_over && all_quiet", "settling == 4'd0 && all_quiet"
+        MATMUL,
+        "{}",
+        "settling == 4'd0 && all_over && all_quiet",
+        "settling == 4'd0 && all_quiet",
     ),
     "the tree joins in another order": (PASSES, "next.to = {};", "SUM_FOUR", "SUM_TWO"),
     "long K is taken": (QUEUE, "{}", "command.k > 16'(MAX_K)", "1'b0"),
     "the last row that is not finite": (WRITES, "{}", "{25'd0, line.row} < nonfinite_row", "1'b1"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -217,9 +284,19 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         text = text.replace(before + right + behind, before + chosen + behind)
         (sources / "channel" / name).write_text(text)
     types = sources / "channel" / "channel_types.sv"
-    types.write_text(types.read_text().replace("package channel_types;", "package channel_types;\n  int mistake = 0;"))
+    types.write_text(
+        types.read_text().replace(
+            "package channel_types;", "package channel_types;\n  int mistake = 0;"
+        )
+    )
     program = build(
-        "channel", sources=sources, folder=folder / "build", CHANNELS=2, BUFFER=256, BLOCKS="", MORE="-DMISTAKES"
+        "channel",
+        sources=sources,
+        folder=folder / "build",
+        CHANNELS=2,
+        BUFFER=256,
+        BLOCKS="",
+        MORE="-DMISTAKES",
     )
     rig = ChannelRig(2, folder / "groups")
     for one in SHAPES:

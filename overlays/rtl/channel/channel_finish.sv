@@ -26,11 +26,12 @@ module channel_finish
     output logic         [LINKS-1:0]         params_taken,  // one cycle: scales and bias of a tile have been used
     output logic                             params_bad,    // memory could not read those of a tile
     output logic                             quiet,         // no tile or line is here
-    output result_line_t                     line,
-    input  logic                             line_taken
+    output result_line_t                     line,          // one cycle
+    input  logic                             room           // for one line; it was seen to be taken
 );
   localparam int LOG = LINKS > 1 ? $clog2(LINKS) : 1;
   localparam int QUEUE_LOG = 5;               // of lines
+  localparam int GAP = 5;   // cycles until `room` says what a line has taken
   localparam int MOST = 2 * ROWS;             // lines of a tile
   localparam int DRAIN = ROUND_CYCLES + ROWS + 6;  // cycles from the last total to the last line in the queue
   typedef logic [LOG-1:0] link_t;
@@ -276,7 +277,8 @@ module channel_finish
   } entry_t;
   entry_t entries[2**QUEUE_LOG], put, got;
   logic [QUEUE_LOG-1:0] put_at, get_at;
-  logic push, pop;
+  logic push, pop, room_1;
+  logic [2:0] resting;
   logic [5:0] rest;
   always_comb begin
     put = '0;
@@ -293,18 +295,19 @@ module channel_finish
     push = complete_line != '0 && {1'b0, put.row} < fields.rows && put.cells != 6'd0 && !drop_out;
   end
   assign got = entries[get_at];
-  assign pop = queued != '0 && (!line.valid || line_taken);
-  assign quiet = state == PICK && draining == 6'd0 && queued == '0 && !line.valid;
+  assign pop = queued != '0 && room_1 && resting == 3'd0;
+  assign quiet = state == PICK && draining == 6'd0 && queued == '0 && resting == 3'd0;
   always_ff @(posedge clk) begin
     if (push) begin
       entries[put_at] <= put;
       put_at <= put_at + 1'b1;
     end
     queued <= queued + (QUEUE_LOG + 1)'(push) - (QUEUE_LOG + 1)'(pop);
-    if (line_taken) line.valid <= 1'b0;
+    room_1 <= room;
+    resting <= pop ? 3'(GAP) : resting == 3'd0 ? 3'd0 : resting - 3'd1;
+    line.valid <= pop;
     if (pop) begin
       get_at <= get_at + 1'b1;
-      line.valid <= 1'b1;
       line.line <= row_lines[got.row[$clog2(ROWS > 1 ? ROWS : 2)-1:0]] +
           (fields.y_single ? {11'd0, got.tile, got.half} : {12'd0, got.tile});
       for (int i = 0; i < 32; i++) line.bytes[2*i+:2] <= {2{6'(i) < got.cells}};
@@ -317,22 +320,18 @@ module channel_finish
       get_at <= '0;
       queued <= '0;
       line.valid <= 1'b0;
+      room_1 <= 1'b0;
+      resting <= 3'd0;
     end
   end
 
 `ifndef SYNTHESIS
-  result_line_t line_1;
-  logic stays;
   always_ff @(posedge clk) begin
-    line_1 <= line;
-    stays <= line.valid && !line_taken && !rst;
     if (!rst) begin
-      assert (!stays || line == line_1) else $fatal(1, "a line changes before it is taken");
       assert ($onehot0(complete_line)) else $fatal(1, "lines of two rows in one cycle");
       assert (!push || queued != (QUEUE_LOG + 1)'(2 ** QUEUE_LOG)) else $fatal(1, "the queue of lines overflows");
       assert (!param_here || there[{at_link, at.side}] < at.count)
       else $fatal(1, "scales of a tile come before those there have been used");
-      assert (!(line_taken && !line.valid)) else $fatal(1, "a line is taken that is not there");
       assert (raw_valid == '0 || &raw_valid) else $fatal(1, "rows' values come in different cycles");
       assert (!raw_first || state != PICK || draining != 6'd0) else $fatal(1, "a value without a tile");
     end

@@ -22,7 +22,7 @@ module channel_group
     output up_t                            up,
     output logic         [LINKS-1:0]       params_taken,
     output result_line_t                   line,
-    input  logic                           line_taken,
+    input  logic                           room,
     output mem_req_t     [LINKS-1:0]       request,
     input  logic         [LINKS-1:0]       ready,
     input  mem_rsp_t     [LINKS-1:0]       response
@@ -100,6 +100,6 @@ module channel_group
       .params_bad(params_bad),
       .quiet(quiet),
       .line(line),
-      .line_taken(line_taken)
+      .room(room)
   );
 endmodule

@@ -38,9 +38,9 @@ module channel_matmul
     input  logic                    start_valid,
     output logic                    start_ready,  // a command has been announced that was not started, or is now
     output result_t                 result,
-    output mem_req_t [CHANNELS-1:0] bank_request,
+    output mem_req_t                bank_request[CHANNELS],
     input  logic     [CHANNELS-1:0] bank_ready,
-    input  mem_rsp_t [CHANNELS-1:0] bank_response,
+    input  mem_rsp_t                bank_response[CHANNELS],
     output read_req_t               read_request,
     input  logic                    read_ready,
     input  read_rsp_t               read_response,
@@ -272,10 +272,16 @@ module channel_matmul
   };
 
   // --- channels, finishers, results ------------------------------------------------------------------
-  result_line_t [GROUPS-1:0] lines;
-  logic [GROUPS-1:0] lines_taken;
+  result_line_t lines[GROUPS];
+  logic [GROUPS-1:0] room;
   for (genvar i = 0; i < GROUPS; i++) begin : groups
-    channel_group #(
+    mem_req_t [LINKS-1:0] request;
+    mem_rsp_t [LINKS-1:0] response;
+    for (genvar j = 0; j < LINKS; j++) begin : banks
+      assign bank_request[LINKS*i+j] = request[j];
+      assign response[j] = bank_response[LINKS*i+j];
+    end
+    group_block #(
         .CHANNELS(CHANNELS),
         .LINKS(LINKS),
         .ROWS(ROWS),
@@ -293,10 +299,10 @@ module channel_matmul
         .up(up[i]),
         .params_taken(params_taken[LINKS*i+:LINKS]),
         .line(lines[i]),
-        .line_taken(lines_taken[i]),
-        .request(bank_request[LINKS*i+:LINKS]),
+        .room(room[i]),
+        .request(request),
         .ready(bank_ready[LINKS*i+:LINKS]),
-        .response(bank_response[LINKS*i+:LINKS])
+        .response(response)
     );
   end
   channel_writes #(
@@ -307,7 +313,7 @@ module channel_matmul
       .start(state == IDLE && head_valid && started),
       .bank(head.y_bank),
       .lines(lines),
-      .taken(lines_taken),
+      .room(room),
       .request(offered),
       .ready(write_taken),
       .quiet(writes_quiet),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls on CHANNELS arrays as tests/rtl/channel_rig.py writes them, in groups: announced ahead, started in order. Status,
-// counts and all bytes are the native kernels'.
-//   bench FILE SEED         ports at random; groups are ended by abort or reset at any cycle, lines fail, and they begin again
-//   bench FILE SEED +mistake=N  of a source with mistakes in it, one of them
-//   bench FILE SEED timed   ports give 3 lines in 4 cycles, 31 cycles late; prints the cycles of each group
+// Matmuls on CHANNELS arrays as tests/rtl/channel_rig.py writes them, in groups: announced ahead,
+// started in order. Status, counts and all bytes are the native kernels'.
+//   bench FILE SEED         ports at random; groups are ended by abort or reset at any cycle, lines
+//   fail, and they begin again bench FILE SEED +mistake=N  of a source with mistakes in it, one of
+//   them bench FILE SEED timed   ports give 3 lines in 4 cycles, 31 cycles late; prints the cycles
+//   of each group
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +59,8 @@ void read_changes(std::ifstream &file, Banks &banks) {
     for (uint32_t left = read_word(file); left > 0; left--) {
         std::vector<uint8_t> &bytes = banks[read_word(file)];
         bytes.resize(read_word(file));
-        file.read(reinterpret_cast<char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        file.read(reinterpret_cast<char *>(bytes.data()),
+                  static_cast<std::streamsize>(bytes.size()));
     }
 }
 
@@ -101,7 +103,8 @@ class Bench {
         unit_ = std::make_unique<VChannels>(&context_);
         unit_->clk = 0;
         reset();
-        reset(); // a hierarchical block may take its first edge for none, as its clock begins with any bit
+        reset(); // a hierarchical block may take its first edge for none, as its clock begins with
+                 // any bit
         settle();
     }
 
@@ -131,7 +134,8 @@ class Bench {
         }
         if (failed_) {
             for (uint32_t i = 0; !unit_->idle; i++) {
-                if (i == LIMIT || unit_->result_valid) fail("group %zu: not idle behind a failed line", number);
+                if (i == LIMIT || unit_->result_valid)
+                    fail("group %zu: not idle behind a failed line", number);
                 cycle();
             }
             own_rows_alone();
@@ -154,12 +158,12 @@ class Bench {
         writes_ = timed_ ? 0 : random_.below(6);
     }
 
-    static bool chance(Random &random, uint32_t busy) { return busy == 0 || !random.once_in(busy + 1); }
+    static bool chance(Random &random, uint32_t busy) {
+        return busy == 0 || !random.once_in(busy + 1);
+    }
 
-    void edge() {
+    void edge() { // the clock falls with the next cycle's inputs
         unit_->clk = 1;
-        unit_->eval();
-        unit_->clk = 0;
         unit_->eval();
         cycles++;
     }
@@ -168,6 +172,7 @@ class Bench {
         quiet_inputs();
         for (Port &port : ports_) port = {};
         unit_->rst = 1;
+        unit_->clk = 0;
         unit_->eval();
         edge();
         unit_->rst = 0;
@@ -187,7 +192,8 @@ class Bench {
 
     void settle() {
         for (uint32_t i = 0; !unit_->idle; i++) {
-            if (i == 1u << 16 || unit_->result_valid) fail("group %zu: no peace behind an abort", number_);
+            if (i == 1u << 16 || unit_->result_valid)
+                fail("group %zu: no peace behind an abort", number_);
             cycle();
         }
         if (under_way()) fail("group %zu: idle while lines are under way", number_);
@@ -202,7 +208,7 @@ class Bench {
             reset();
         } else {
             unit_->abort_valid = 1;
-            for (uint32_t more = random_.once_in(3) ? random_.below(50) : 0; ; more--) {
+            for (uint32_t more = random_.once_in(3) ? random_.below(50) : 0;; more--) {
                 cycle();
                 if (more == 0) break;
             }
@@ -214,7 +220,8 @@ class Bench {
     void give(const Command &it) {
         const lora_matrix &c = it.fields;
         VChannels &u = *unit_;
-        uint32_t kind = c.weight_type & LORA_WEIGHT_TYPE_MASK, log = c.weight_type >> LORA_WEIGHT_GROUP_SHIFT;
+        uint32_t kind = c.weight_type & LORA_WEIGHT_TYPE_MASK,
+                 log = c.weight_type >> LORA_WEIGHT_GROUP_SHIFT;
         u.k = static_cast<uint16_t>(c.k > 0xffff ? 0xffff : c.k);
         u.n = c.n;
         u.rows = static_cast<uint8_t>(it.expected.rows);
@@ -247,7 +254,7 @@ class Bench {
         u.announce_valid = told_ < count && wait_ == 0;
         if (u.announce_valid) give(group_->commands[told_]);
         u.start_valid = started_ < count && start_wait_ == 0;
-        u.eval();
+        if (u.announce_valid || u.start_valid) u.eval();
         bool told = u.announce_valid && u.announce_ready, starts = u.start_valid && u.start_ready;
         if (u.result_valid) result();
         if (failed_) {
@@ -273,17 +280,22 @@ class Bench {
         if (ended_ >= started_) fail("group %zu: a result of nothing", number_);
         const Expected &e = group_->commands[ended_].expected;
         if (u.result_status == FAILED) {
-            if (!answer_failed_) fail("group %zu, command %zu: failed, though no line did", number_, ended_);
-            if (u.nonfinite_count != 0) fail("group %zu, command %zu: counts of a failed command", number_, ended_);
+            if (!answer_failed_)
+                fail("group %zu, command %zu: failed, though no line did", number_, ended_);
+            if (u.nonfinite_count != 0)
+                fail("group %zu, command %zu: counts of a failed command", number_, ended_);
             failed_ = true;
             ended_++;
             counts["failed"]++;
             return;
         }
-        if (u.result_status != e.status || u.nonfinite_count != e.nonfinite_count || u.nonfinite_row != e.nonfinite_row)
-            fail("group %zu, command %zu: status %u, %u values not finite from row %d on; expected %u, %u, %d", number_,
-                 ended_, u.result_status, u.nonfinite_count, static_cast<int>(u.nonfinite_row), e.status,
-                 e.nonfinite_count, static_cast<int>(e.nonfinite_row));
+        if (u.result_status != e.status || u.nonfinite_count != e.nonfinite_count ||
+            u.nonfinite_row != e.nonfinite_row)
+            fail("group %zu, command %zu: status %u, %u values not finite from row %d on; expected "
+                 "%u, %u, %d",
+                 number_, ended_, u.result_status, u.nonfinite_count,
+                 static_cast<int>(u.nonfinite_row), e.status, e.nonfinite_count,
+                 static_cast<int>(e.nonfinite_row));
         counts["status_" + std::to_string(e.status)]++;
         counts["nonfinite"] += e.nonfinite_count != 0;
         ended_++;
@@ -291,14 +303,17 @@ class Bench {
 
     uint8_t *place(uint32_t bank, uint32_t line) {
         auto found = banks_->find(bank);
-        if (found == banks_->end() || (line + 1ull) * LORA_LINE_BYTES > found->second.size()) return nullptr;
+        if (found == banks_->end() || (line + 1ull) * LORA_LINE_BYTES > found->second.size())
+            return nullptr;
         return &found->second[size_t{line} * LORA_LINE_BYTES];
     }
 
     // What a port answers at `from`, into `data`; whether it failed.
     bool answer(const Request &it, uint32_t port, uint32_t *data) {
         const uint8_t *from = place(it.bank, it.line);
-        if (!from) fail("group %zu: a read of bank %u, line %u, which is not there", number_, it.bank, it.line);
+        if (!from)
+            fail("group %zu: a read of bank %u, line %u, which is not there", number_, it.bank,
+                 it.line);
         std::memcpy(data, from, LORA_LINE_BYTES);
         if (plan_.fail_at == 0 || port != plan_.fail_port || --plan_.fail_at != 0) return false;
         for (uint32_t i = 0; i < 16; i++) data[i] ^= static_cast<uint32_t>(random_.next());
@@ -353,19 +368,21 @@ class Bench {
                 gave(shared);
             }
         }
+        u.clk = 0;
         u.eval();
         for (uint32_t c = 0; c < CHANNELS; c++)
-            if (u.bank_valid >> c & ready >> c & 1) {
+            if (u.bank_valid >> c & ready >> c & 1)
                 ports_[c].under_way.push_back({cycles + late_, c, u.bank_line[c], 0});
-                counts["lines"]++;
-            }
         if (u.read_valid && u.read_ready)
             shared.under_way.push_back({cycles + late_, u.read_bank, u.read_line, u.read_tag});
         if (u.write_valid && u.write_ready) {
             uint8_t *to = place(u.write_bank, u.write_line);
-            if (!to) fail("group %zu: a write of bank %u, line %u, which is not there", number_, u.write_bank, u.write_line);
+            if (!to)
+                fail("group %zu: a write of bank %u, line %u, which is not there", number_,
+                     u.write_bank, u.write_line);
             for (uint32_t i = 0; i < LORA_LINE_BYTES; i++)
-                if (u.write_bytes >> i & 1) to[i] = reinterpret_cast<const uint8_t *>(&u.write_data[0])[i];
+                if (u.write_bytes >> i & 1)
+                    to[i] = reinterpret_cast<const uint8_t *>(&u.write_data[0])[i];
         }
         edge();
     }
@@ -382,20 +399,25 @@ class Bench {
     void rows_are_right(size_t number) {
         rows_of(number, [&](uint32_t bank, uint64_t begin, uint64_t bytes) {
             if (std::memcmp(&(*banks_)[bank][begin], &group_->wanted.at(bank)[begin], bytes) != 0)
-                fail("group %zu: rows of command %zu, which ended before another failed", number_, number);
+                fail("group %zu: rows of command %zu, which ended before another failed", number_,
+                     number);
         });
     }
 
-    // Only rows of commands that were started may have changed, and each value is right or as it was.
+    // Only rows of commands that were started may have changed, and each value is right or as it
+    // was.
     void own_rows_alone() {
         Banks expected = group_->before;
         for (size_t i = 0; i < started_; i++)
             rows_of(i, [&](uint32_t bank, uint64_t begin, uint64_t bytes) {
-                const std::vector<uint8_t> &wanted = group_->wanted.at(bank), &found = (*banks_)[bank];
+                const std::vector<uint8_t> &wanted = group_->wanted.at(bank),
+                                           &found = (*banks_)[bank];
                 for (uint64_t at = begin; at < begin + bytes; at += 2)
-                    if (std::memcmp(&found[at], &wanted[at], 2) == 0) std::memcpy(&expected[bank][at], &wanted[at], 2);
+                    if (std::memcmp(&found[at], &wanted[at], 2) == 0)
+                        std::memcpy(&expected[bank][at], &wanted[at], 2);
             });
-        if (expected != *banks_) fail("group %zu: other bytes than its rows', or wrong ones, behind an end", number_);
+        if (expected != *banks_)
+            fail("group %zu: other bytes than its rows', or wrong ones, behind an end", number_);
     }
 
     bool timed_;
@@ -448,9 +470,11 @@ int main(int count, char **arguments) {
                         fail("group %zu: bytes differ, bank %u, byte %zu first", number, bank, i);
         }
     }
-    std::string text = "{\"groups\": " + std::to_string(number) + ", \"cycles\": " + std::to_string(bench.cycles);
+    std::string text = "{\"groups\": " + std::to_string(number) +
+                       ", \"cycles\": " + std::to_string(bench.cycles);
     if (timed) text += ", \"took\": [" + took + "]";
-    for (const auto &[name, found] : bench.counts) text += ", \"" + name + "\": " + std::to_string(found);
+    for (const auto &[name, found] : bench.counts)
+        text += ", \"" + name + "\": " + std::to_string(found);
     std::printf("%s}\n", text.c_str());
     return 0;
 }

@@ -67,8 +67,8 @@ module channel_bench
 );
   command_t command;
   result_t result;
-  mem_req_t [CHANNELS-1:0] bank_request;
-  mem_rsp_t [CHANNELS-1:0] bank_response;
+  mem_req_t bank_request[CHANNELS];
+  mem_rsp_t bank_response[CHANNELS];
   read_req_t read_request;
   read_rsp_t read_response;
   write_req_t write_request;
