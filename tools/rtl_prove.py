@@ -1,10 +1,10 @@
-"""Bounded proofs over modules in overlays/rtl: tests/rtl/proofs/prove_*.sv, each a module with inputs that may do
-anything and what must hold meanwhile.
+"""Bounded proofs over modules in overlays/rtl: tests/rtl/proofs/prove_*.sv, each a module with
+inputs that may do anything and what must hold meanwhile.
 
-`python -m tools.rtl_prove [NAME ...]` (without names: all) proves each for the steps that proofs.yaml
-names, from any state of the registers and a reset in the first step, or from zeros, by Yosys' own
-solver, and prints a line each. Exit: 0 all hold, 1 one does not, or an unknown name, 2 wrong use. Needs the
-extra `rtl` (pyosys).
+`python -m tools.rtl_prove [NAME ...]` (without names: all) proves each for the steps that
+proofs.yaml names, from any state of the registers and a reset in the first step, or from zeros, by
+Yosys' own solver, and prints a line each. Exit: 0 all hold, 1 one does not, or an unknown name,
+2 wrong use. Needs the extra `rtl` (pyosys).
 """
 
 from __future__ import annotations
