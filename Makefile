@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow formal \
   rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -90,6 +90,10 @@ rtl: $(VENV)/.installed-rtl rtl-build
 
 rtl-slow: $(VENV)/.installed-rtl rtl-build sim-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow and not long" --require-rtl tests/rtl
+
+# Bounded proofs of modules of the card (tests/rtl/proofs), a line each.
+formal: $(VENV)/.installed-rtl
+	$(BIN)/python -m tools.rtl_prove
 
 # A wheel with those that it needs, installed where there is no compiler and no index, writes a text.
 wheel:

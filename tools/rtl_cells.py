@@ -84,7 +84,11 @@ def elaborate(design: Any, tops: Sequence[str], options: str = "") -> None:
         primitive = Path(folder) / "primitive.v"
         primitive.write_text(f"(* blackbox *) {declared}\n")
         files = " ".join(map(str, [primitive, *sources()]))
-        run(design, f"read_slang -j 1 {named} {options} {files}", f"delete ={PRIMITIVE}")
+        run(
+            design,
+            f"read_slang -j 1 -D LORA_FLAT {named} {options} {files}",
+            f"delete ={PRIMITIVE}",
+        )
 
 
 def check(top: str) -> None:

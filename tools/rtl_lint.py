@@ -1,8 +1,9 @@
 """Lints overlays/rtl: slang, `verilator -Wall`, heads of files.
 
-`python -m tools.rtl_lint [--sources FOLDER]` prints what is wrong, a line each: file, line, kind and
-message. All warnings are errors but those of overlays/rtl/lint.yaml, each with its reason; one there
-that nothing warns of any more is an error too. Verilator is asked for every module that no other
+`python -m tools.rtl_lint [--sources FOLDER]` prints what is wrong, a line each: file, line, kind
+and message. All warnings are errors but those of overlays/rtl/lint.yaml, each with its reason; one
+there that nothing warns of any more is an error too.
+Verilator is asked for every module that no other
 one instantiates. Exit: 0 all right, 1 something found, 2 wrong use or a missing tool. Needs the
 extra `rtl` (pyslang) and Verilator.
 """
@@ -34,7 +35,7 @@ _WARNING = re.compile(r"%(?:Warning|Error)-?(\w*): (?:(\S+?):(\d+):\d+: )?(.*)")
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """What a tool says. `kind`: the tool's name of the warning; `name`: the signal, where it says one."""
+    """What a tool says. `kind`: its name of the warning; `name`: the signal, where it says one."""
 
     file: str
     line: int

@@ -69,7 +69,8 @@ def synthesize(top: str, files: list[Path]) -> tuple[dict[str, Any], dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         whole, flat = Path(folder) / "whole.json", Path(folder) / "flat.json"
         for line in (
-            f"read_slang -j 1 --keep-hierarchy --top {top} {' '.join(map(str, files))}",
+            f"read_slang -j 1 -D LORA_FLAT --keep-hierarchy --top {top} "
+            + " ".join(map(str, files)),
             f"write_json {whole}",
             *PASSES,
             f"write_json {flat}",

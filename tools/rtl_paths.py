@@ -36,7 +36,9 @@ class Path:
     cells: str
 
     def __str__(self) -> str:
-        return f"{self.start} to {self.end}: {self.levels:g} levels, {self.ns:.2f} ns ({self.cells})"
+        return (
+            f"{self.start} to {self.end}: {self.levels:g} levels, {self.ns:.2f} ns ({self.cells})"
+        )
 
 
 @dataclass
@@ -83,7 +85,9 @@ class Graph:
 def parameter(cell: dict[str, Any], name: str, absent: int = 0) -> int:
     """A number of a cell."""
     value = cell["parameters"].get(name, absent)
-    return int(value, 2) if isinstance(value, str) and set(value) <= {"0", "1"} and value else absent
+    return (
+        int(value, 2) if isinstance(value, str) and set(value) <= {"0", "1"} and value else absent
+    )
 
 
 def pins(cell: dict[str, Any], way: str) -> Iterator[tuple[str, int, Bit]]:
@@ -103,7 +107,11 @@ def carry(graph: Graph, cell: dict[str, Any]) -> None:
             if source == "CI":
                 ns = delays["carry_on"] if (pin, place) == ("CO", 3) else delays["carry_out"]
                 graph.add(bit, out, "carry chain", 0.25, ns)
-            elif source == "CYINIT" or of < place or (of == place and not (pin == "O" and source == "DI")):
+            elif (
+                source == "CYINIT"
+                or of < place
+                or (of == place and not (pin == "O" and source == "DI"))
+            ):
                 graph.add(bit, out, "carry", 0.5, delays["carry"])
         graph.drivers[out] = "carry"
 
@@ -151,7 +159,9 @@ def memory(graph: Graph, name: str, cell: dict[str, Any], block: bool) -> None:
         if pin in CLOCKS:
             continue
         graph.end(bit, delays["setup"], f"{name}.{pin}")
-        if not block and (pin.startswith("ADDR") or pin.startswith("DPRA") or re.fullmatch(r"A\d?", pin)):
+        if not block and (
+            pin.startswith("ADDR") or pin.startswith("DPRA") or re.fullmatch(r"A\d?", pin)
+        ):
             for out in outputs:
                 graph.add(bit, out, "lut", 1, delays["memory_read"])
 

@@ -1,12 +1,12 @@
-"""Longest paths of units in overlays/rtl, over the netlist that open synthesis makes for UltraScale+.
+"""Longest paths of units in overlays/rtl, over the netlist that open synthesis makes.
 
 `python -m tools.rtl_timing [NAME ...]` (without names: all of overlays/rtl/timing.yaml) prints for
-each unit its worst paths, across the borders of the modules in it: LUT levels, with carries and wide
-multiplexers as half each, and an estimate in ns. `--paths N`: the N worst ends (1 without). `--changed`
-prints, in JSON, the units that have another source than when they were timed. `--record` times
-those again, holds them to timing.yaml and writes overlays/rtl/timed.yaml. Nothing is placed: what
-an estimate is worth is in docs/rtl.md. Exit: 0 all right, 1 an unknown name or a path that is too
-long, 2 wrong use. Needs the extra `rtl` (pyosys).
+each unit its worst paths, across the borders of the modules in it: LUT levels of UltraScale+, with
+carries and wide multiplexers as half each, and an estimate in ns. `--paths N`: the N worst ends (1
+without). `--changed` prints, in JSON, the units that have another source than when they were timed.
+`--record` times those again, holds them to timing.yaml and writes overlays/rtl/timed.yaml. Nothing
+is placed: what an estimate is worth is in docs/rtl.md. Exit: 0 all right, 1 an unknown name or a
+path that is too long, 2 wrong use. Needs the extra `rtl` (pyosys).
 
     python -m tools.rtl_timing float_add
     python -m tools.rtl_timing --paths 5 vfu
@@ -108,8 +108,8 @@ def over(found: Timed) -> str | None:
     if found.levels > allowed["levels"] or found.ns > allowed["ns"]:
         path = found.by_levels[0] if found.levels > allowed["levels"] else found.by_ns[0]
         return (
-            f"{found.name}: {found.levels:g} levels, {found.ns:.2f} ns found, {allowed['levels']:g} "
-            f"and {allowed['ns']:g} allowed: shorten {path}"
+            f"{found.name}: {found.levels:g} levels, {found.ns:.2f} ns found, "
+            f"{allowed['levels']:g} and {allowed['ns']:g} allowed: shorten {path}"
         )
     if listed and found.levels <= limits["levels"] and found.ns <= limits["ns"]:
         return f"{found.name}: {found.levels:g} levels, {found.ns:.2f} ns: take it off the list"

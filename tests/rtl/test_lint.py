@@ -1,4 +1,5 @@
-"""slang, `verilator -Wall` and the files' heads find nothing in the hardware source but what is listed."""
+"""slang, `verilator -Wall` and the files' heads find nothing in the hardware source but what is
+listed."""
 
 from __future__ import annotations
 

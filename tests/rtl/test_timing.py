@@ -73,7 +73,9 @@ def netlist(levels: int, carries: int) -> dict[str, Any]:
     """A flop, LUTs in a row, a chain of carries behind the last, a flop."""
     cells = {"first": cell("FDRE", {"C": [0], "D": [1]}, {"Q": [100]})}
     for place in range(levels):
-        cells[f"lut{place}"] = cell("LUT2", {"I0": [100 + place], "I1": ["0"]}, {"O": [101 + place]})
+        cells[f"lut{place}"] = cell(
+            "LUT2", {"I0": [100 + place], "I1": ["0"]}, {"O": [101 + place]}
+        )
     end = 100 + levels
     for place in range(carries):
         chain: list[Any] = [200 + place - 1] if place else ["0"]
@@ -101,7 +103,9 @@ def longest(module: dict[str, Any]) -> Path:
 def test_levels_and_delays_of_a_row_of_luts() -> None:
     path = longest(netlist(3, 0))
     assert (path.start, path.end, path.levels, path.cells) == ("begin", "result", 3, "3 lut")
-    wanted = DELAYS["clock"] + 3 * (DELAYS["net"] + DELAYS["lut"]) + DELAYS["inside"] + DELAYS["setup"]
+    wanted = (
+        DELAYS["clock"] + 3 * (DELAYS["net"] + DELAYS["lut"]) + DELAYS["inside"] + DELAYS["setup"]
+    )
     assert path.ns == pytest.approx(wanted)
 
 

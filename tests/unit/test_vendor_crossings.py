@@ -153,3 +153,12 @@ def test_a_path_that_is_gone_everywhere_is_an_error(
 ) -> None:
     design = "".join(one for one in DESIGN.splitlines(True) if "epochs/" not in one)
     assert "no register taken in any word_cross: no bound was set" in constrained(design)[1]
+
+
+def test_synthesis_keeps_every_crossing_cell() -> None:
+    """The script finds them by the name of their module."""
+    for name in DECLARED["cells"]:
+        text = (RTL / "crossing" / f"{name}.sv").read_text()
+        assert re.search(
+            rf'^\(\* keep_hierarchy = "yes" \*\)\n`endif\nmodule {name}\b', text, re.M
+        ), name

@@ -3,6 +3,9 @@
 // memory and cross in Gray code, from flops: one bit changes a cycle, so what is seen is the pointer or the
 // one before. A place is read once its pointer is here, and written again once the other is back.
 // Resets as reset_pair has them.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module async_fifo #(
     parameter int WIDTH      = 32,
     parameter int DEPTH_BITS = 4

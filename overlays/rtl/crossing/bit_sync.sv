@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bit of another clock: two flops. `d` is a flop of its clock, with no logic behind it; a change that is
 // shorter than a cycle of `clk` may be missed.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module bit_sync (
     input  logic clk,
     input  logic d,

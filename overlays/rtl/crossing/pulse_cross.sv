@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pulses of one cycle into another clock. A level changes for each pulse, and the other side's copy comes
 // back; until then the next pulse is not taken. Resets as reset_pair has them.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module pulse_cross (
     input  logic from_clk,
     input  logic from_stop,

@@ -3,6 +3,9 @@
 // reset, without a word that is torn or comes twice. `stop`: this side gives and takes nothing. `clear`: its
 // pointers go to zero; by then the other side has stopped. Both sides are reset together once, at power-on,
 // for at least eight cycles of the slower clock.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module reset_pair (
     input  logic a_clk,
     input  logic a_rst,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One side of reset_pair.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module reset_side (
     input  logic clk,
     input  logic rst,

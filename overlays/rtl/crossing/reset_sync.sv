@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reset of another clock, active high. The request is caught without the clock, however short it is; it
 // comes out with the clock and ends with it, some cycles after the request. `request` is a flop.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module reset_sync (
     input  logic clk,
     input  logic request,

@@ -2,6 +2,9 @@
 // Words into another clock, one at a time. `held` does not change from the request, a level, until the other
 // side's copy of it comes back; when the request is seen the word has stood for more than a cycle.
 // Resets as reset_pair has them.
+`ifndef LORA_FLAT  // constraints find it by its name; open synthesis joins modules
+(* keep_hierarchy = "yes" *)
+`endif
 module word_cross #(
     parameter int WIDTH = 32
 ) (
