@@ -139,7 +139,7 @@ def test_ports_lead_to_the_banks_of_the_shell() -> None:
     for place, memory in enumerate(memories):
         assert (first >> 42 * place & (1 << 42) - 1) * abi.LINE_BYTES == memory.base
         assert abi.LINE_BYTES << (spans >> 6 * place & 63) == memory.bytes
-    driver = (RTL.parents[1] / "csrc" / "src" / "transport_slash.h").read_text()
+    driver = (RTL.parents[1] / "csrc" / "transports" / "slash" / "transport_slash.h").read_text()
 
     def defined(name: str) -> int:
         found = re.search(rf"#define SLASH_{name} \(?(\w+?)ull(?: << (\d+))?\)?\s", driver)

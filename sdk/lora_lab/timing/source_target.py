@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.boards import load_board
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_host.overlay import load_overlay
 from lora_host.sim import MEMORY_NS
 from lora_lab.timing import step as steps
@@ -42,7 +43,8 @@ class SourceTarget:
         """RequestError: several boards, whose waits for each other the costs leave out."""
         if boards != 1:
             raise RequestError(
-                f"design {name} on {boards} boards: its cycles are simulated on one; use --boards 1"
+                f"design {name} on {counted(boards, 'board')}: its cycles are simulated on one; use "
+                "--boards 1"
             )
         overlay = load_overlay(SOURCE_TARGETS[name])
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lora_cluster.replicas import kept_process
+from lora_cluster.replicas import supervised_process
 from lora_cluster.replicas.supervised_process import KeptProcess, KeptState, Pauses
 from lora_host.errors import TransportError
 
@@ -113,7 +113,7 @@ def test_a_sound_run_has_no_pause_after_it() -> None:
 
 
 def test_one_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_process, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(supervised_process, "STOP_SECONDS", 0.2)
     with kept(DEAF, QUICK) as process:
         until(lambda: process.state.told == "ready")
         pid = process.state.pid
