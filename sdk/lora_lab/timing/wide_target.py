@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_lab.timing import step as steps
 from lora_lab.timing.command_count import command_count
 from lora_lab.timing.facts import Draft, board_facts, drafts
@@ -42,7 +43,7 @@ class WideTarget:
         self.card = wide_card(name)
         if boards > config.heads:
             raise RequestError(
-                f"{boards} boards: the model has {config.heads} query heads, each board needs one"
+                f"{counted(boards, 'board')}: the model has {config.heads} query heads, each board needs one"
             )
         self.name, self.board, self.boards, self.config = name, self.card.board, boards, config
         self.draft: Draft | None = drafts()[DRAFT]
