@@ -43,7 +43,8 @@ class WideTarget:
         self.card = wide_card(name)
         if boards > config.heads:
             raise RequestError(
-                f"{counted(boards, 'board')}: the model has {config.heads} query heads, each board needs one"
+                f"{counted(boards, 'board')}: the model has {config.heads} query heads, each board "
+                "needs one"
             )
         self.name, self.board, self.boards, self.config = name, self.card.board, boards, config
         self.draft: Draft | None = drafts()[DRAFT]
