@@ -43,8 +43,8 @@ class SourceTarget:
         """RequestError: several boards, whose waits for each other the costs leave out."""
         if boards != 1:
             raise RequestError(
-                f"design {name} on {counted(boards, 'board')}: its cycles are simulated on one; use "
-                "--boards 1"
+                f"design {name} on {counted(boards, 'board')}: its cycles are simulated on one; "
+                "use --boards 1"
             )
         overlay = load_overlay(SOURCE_TARGETS[name])
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
