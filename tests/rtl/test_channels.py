@@ -120,8 +120,10 @@ def test_many_groups(two: Path, four: Path, tmp_path: Path, channels: int) -> No
     assert not {name: found.get(name, 0) for name, n in least.items() if found.get(name, 0) < n}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("channels", [8, 32])
+@pytest.mark.parametrize(
+    "channels",
+    [pytest.param(8, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.long)],
+)
 def test_groups_on_more_channels(tmp_path: Path, channels: int) -> None:
     assert check(bench(channels), channels, tmp_path / "groups", 3, 12)["status_0"] >= 12
 
@@ -167,7 +169,7 @@ def test_a_matmul_takes_what_its_port_takes(four: Path, tmp_path: Path, k: int) 
         assert within(cycles, lines), (k, cycles, lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("k", [4096, 11008])
 def test_32_channels_take_as_long(tmp_path: Path, k: int) -> None:
     for cycles, lines in took(
