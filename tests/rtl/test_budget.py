@@ -121,7 +121,7 @@ def test_modules_that_have_changed_keep_their_budget(
         check(one["name"], one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_units_that_have_changed_keep_their_budget(
     tool: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
