@@ -117,12 +117,12 @@ def news(*tokens: tuple[int, int], ended: bool = False) -> News:
 
 def test_tokens_that_come_again_are_delivered_once() -> None:
     one = request([1], streams=True)
-    mirror = RemoteRequest(one, 1)
-    mirror.take(news((1, 10), (2, 11)))
-    mirror.take(news((1, 10), (2, 11), (3, 12)))
+    remote = RemoteRequest(one, 1)
+    remote.take(news((1, 10), (2, 11)))
+    remote.take(news((1, 10), (2, 11), (3, 12)))
     assert one.samples[0].output == [10, 11, 12]
     assert [delta.token_id for delta in one.__dict__["deltas"]] == [10, 11, 12]
-    assert mirror.work().emitted == ((10, 11, 12),) and one.cached_tokens == 3
+    assert remote.work().emitted == ((10, 11, 12),) and one.cached_tokens == 3
 
 
 def test_a_gap_ends_the_request() -> None:

@@ -195,7 +195,7 @@ class Dispatcher:
         ticket.failing = False
         request = ticket.request
         request.home = None
-        request.carried = MigratedKv(None, None)
+        request.migrated = MigratedKv(None, None)
         if request.search is not None:  # hypotheses are delivered at the end: begin anew
             first = request.samples[0]
             request.search = BeamSearch(first.sampler, request.tokens, first.left)

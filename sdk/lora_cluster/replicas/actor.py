@@ -48,7 +48,7 @@ class ReplicaActor:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._compiler: Compiler | None = None
-        self._outbox = OutputQueue(self._is_lost)
+        self._output = OutputQueue(self._is_lost)
         self._running: dict[int, Request] = {}
         self._cancelled: dict[int, None] = {}
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class ReplicaActor:
         except Exception as error:
             with self._lock:
                 self._running.pop(work.number, None)
-            self._outbox.refuse(work.number, error)
+            self._output.refuse(work.number, error)
 
     @in_group("work")
     def cancel(self, numbers: Sequence[int]) -> None:
@@ -163,7 +163,7 @@ class ReplicaActor:
     @in_group("news")
     def news(self, seconds: float) -> Batch:
         """What has happened since the last call; waits at most so long for something."""
-        found = self._outbox.take(seconds)
+        found = self._output.take(seconds)
         with self._lock:
             for one in found:
                 if one.ended:
@@ -186,8 +186,8 @@ class ReplicaActor:
             for token in tokens:
                 sample.accept(token)
         if any(work.emitted):
-            request.carried = MigratedKv(None, None)  # each sample goes on from its own tokens
-        self._outbox.watch(work.number, request, work.streams)
+            request.migrated = MigratedKv(None, None)  # each sample goes on from its own tokens
+        self._output.watch(work.number, request, work.streams)
         return request
 
     def _constraint(self, grammar: str, sequences: int) -> Callable[[Sequence[int]], Any]:

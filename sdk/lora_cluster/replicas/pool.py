@@ -129,9 +129,9 @@ def _opened(
     daemons: Daemons | None,
 ) -> ReplicaFleet:
     """A replica for each span. `daemons` are left to the caller if this raises."""
-    shelf = AdapterRegistry()
+    registry = AdapterRegistry()
     replicas = [
-        Replica(f"replica {index}", options, shelf, on_notice, span)
+        Replica(f"replica {index}", options, registry, on_notice, span)
         for index, span in enumerate(spans)
     ]
     known: list[ReplicaFleet] = []

@@ -54,14 +54,14 @@ class Replica:
         self,
         name: str,
         options: ReplicaOptions,
-        shelf: AdapterRegistry,
+        registry: AdapterRegistry,
         on_notice: OnNotice | None = None,
         span: Span | None = None,
     ) -> None:
         """`span`: its boards behind daemons, None for those of a node."""
         self.name = name
         self.options = options
-        self.shelf = shelf
+        self.registry = registry
         self.span = span
         self.closed = False
         self.lost: LoraError | None = None
@@ -103,10 +103,10 @@ class Replica:
             if self._calls is None or self.lost is not None or self.closed:
                 raise self.lost or RequestError(f"{self.name} is closed")
             self._next += 1
-            mirror = RemoteRequest(request, self._next)
-            self._running[self._next] = mirror
+            remote = RemoteRequest(request, self._next)
+            self._running[self._next] = remote
             calls = self._calls
-        calls.start(mirror.work())
+        calls.start(remote.work())
 
     def listen(self, seconds: float) -> None:
         """Deliver what has come in so many seconds, and cancel what nobody wants any more.
@@ -114,12 +114,12 @@ class Replica:
         calls = self.calls
         batch = calls.news(seconds)
         self._take(batch)
-        unwanted = [mirror for mirror in self._all() if mirror.request.cancelled]
-        for mirror in unwanted:
-            mirror.request.end_cancelled()
-            self._forget(mirror)
+        unwanted = [remote for remote in self._all() if remote.request.cancelled]
+        for remote in unwanted:
+            remote.request.end_cancelled()
+            self._forget(remote)
         if unwanted:
-            calls.cancel([mirror.number for mirror in unwanted])
+            calls.cancel([remote.number for remote in unwanted])
 
     def lose(self, error: LoraError) -> list[RemoteRequest]:
         """Take no more requests. Those that ran, whose ends are now up to the caller."""
@@ -137,8 +137,8 @@ class Replica:
         with self._lock:
             calls, self._calls = self._calls, None
             running, self._running = self._running, {}
-        for mirror in running.values():
-            mirror.request.fail(RequestError("the replica was closed while the request ran"))
+        for remote in running.values():
+            remote.request.fail(RequestError("the replica was closed while the request ran"))
         if calls is not None:
             calls.close()
 
@@ -148,23 +148,23 @@ class Replica:
             self.weight_notices.add(notice)
         for news in batch.news:
             with self._lock:
-                mirror = self._running.get(news.number)
-            if mirror is None:  # cancelled
+                remote = self._running.get(news.number)
+            if remote is None:  # cancelled
                 continue
             failure = news.failure
             if failure is not None and _is_loss(failure):
                 raise raised(failure, f"{self.name}: ")
             try:
-                mirror.take(news)
+                remote.take(news)
                 if failure is not None:
-                    mirror.request.fail(raised(failure))
+                    remote.request.fail(raised(failure))
             except Exception as error:  # of a callback, or of tokens
-                mirror.request.fail(error)
+                remote.request.fail(error)
                 self.calls.cancel([news.number])
-                self._forget(mirror)
+                self._forget(remote)
             if news.ended:
-                self._forget(mirror)
-                self._note_end(mirror.request)
+                self._forget(remote)
+                self._note_end(remote.request)
 
     def _note_end(self, request: Request) -> None:
         if request.error is None:
@@ -176,9 +176,9 @@ class Replica:
         with self._lock:
             return list(self._running.values())
 
-    def _forget(self, mirror: RemoteRequest) -> None:
+    def _forget(self, remote: RemoteRequest) -> None:
         with self._lock:
-            self._running.pop(mirror.number, None)
+            self._running.pop(remote.number, None)
 
     @property
     def calls(self) -> ActorCalls:
@@ -256,13 +256,13 @@ class Replica:
         """See Engine. The folder has the same path on every node."""
         folder = str(Path(path).resolve())
         info = self.calls.load_adapter(name, folder, scale)
-        self.shelf.add(name, folder, scale)
+        self.registry.add(name, folder, scale)
         return info
 
     def unload_adapter(self, name: str) -> None:
         """See Engine."""
         self.calls.unload_adapter(name)
-        self.shelf.remove(name)
+        self.registry.remove(name)
 
     def adapters(self) -> list[AdapterInfo]:
         """See Engine."""
@@ -275,7 +275,7 @@ class Replica:
 
     def check_adapter(self, name: str) -> None:
         """See Engine. Does not ask the replica."""
-        self.shelf.check(name)
+        self.registry.check(name)
 
 
 def _is_loss(failure: Failure) -> bool:

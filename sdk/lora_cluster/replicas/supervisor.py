@@ -73,10 +73,10 @@ class Supervisor:
         return ActorCalls(replica.name, options.kind, options.boards, replica.span)
 
     def _open(self, calls: ActorCalls, look: Progress) -> None:
-        options, shelf = self._replica.options, self._replica.shelf
-        known = shelf.all()
+        options, registry = self._replica.options, self._replica.registry
+        known = registry.all()
         opened = calls.open(options.kind, options.boards, options.engine, known, look)
-        for name, path, scale in [one for one in shelf.all() if one not in known]:
+        for name, path, scale in [one for one in registry.all() if one not in known]:
             calls.load_adapter(name, path, scale)
         self._replica.use(calls, opened)
 
@@ -100,8 +100,8 @@ class Supervisor:
         _log.warning("%s", error)
         running = self._replica.lose(error)
         self._on_lost(self._replica, error, True)
-        for mirror in running:
-            mirror.request.fail(error)  # goes on elsewhere
+        for remote in running:
+            remote.request.fail(error)  # goes on elsewhere
 
     def _reopen(self) -> bool:
         """Whether the replica runs again. Waits for a node with room as long as the program runs,

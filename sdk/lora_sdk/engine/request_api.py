@@ -51,7 +51,7 @@ class RequestApi:
             name = request.params.adapter
             weights = None if name is None else self._adapters.digest(name)
             self._generator.give_up(request)
-        request.carried = MigratedKv(kv, weights)
+        request.migrated = MigratedKv(kv, weights)
         return True
 
     def _movable(self, request: Request) -> RunningSequence | None:

@@ -135,7 +135,7 @@ class Request:
     on_first_token: Callable[[], None] | None = None
     rescue: Callable[[BaseException], bool] | None = None  # whether others go on after a failure
     home: object | None = None  # the generator that runs it
-    carried: MigratedKv | None = None  # what it brought along from another engine
+    migrated: MigratedKv | None = None  # what it brought along from another engine
     raised: BaseException | None = None  # by its own callback
     make: Callable[[], tuple[list[Sample], BeamSearch | None]] | None = None
     """Its samples and its search, as at first; None: it cannot begin again."""
@@ -168,7 +168,7 @@ class Request:
             return False
         self.samples, self.search = self.make()
         self.prompt_logprobs = []
-        self.carried = self.speculation = None
+        self.migrated = self.speculation = None
         self._told, self._differs = {}, differs
         for delta in self.delivered or ():
             self._told.setdefault(delta.index, deque()).append(delta)

@@ -225,14 +225,14 @@ class Scheduler:
 
     def _groups(self, request: Request, samples: list[Sample]) -> list[SequenceGroup]:
         """Beams and samples of a new request share a prefill; samples that bring tokens do not."""
-        if request.carried is None or request.search is not None:
-            request.carried = None
+        if request.migrated is None or request.search is not None:
+            request.migrated = None
             size = self._cache.max_sequences
             shared = [samples[i : i + size] for i in range(0, len(samples), size)]
             return [SequenceGroup(request, part, self._arrivals) for part in shared]
         left = [sample for sample in samples if sample.finish_reason is None]
-        weights, kv = request.carried.weights, request.carried.kv
-        request.carried = None
+        weights, kv = request.migrated.weights, request.migrated.kv
+        request.migrated = None
         return [SequenceGroup(request, [sample], self._arrivals, weights, kv) for sample in left]
 
     def drop_cancelled(self) -> list[Request]:
