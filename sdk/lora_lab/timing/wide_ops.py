@@ -76,11 +76,11 @@ class _Builder:
         self.heads = math.ceil(config.heads / boards)
         self.kv_heads = min(config.kv_heads, math.ceil(config.kv_heads / boards))
         self.ops: list[Op] = []
-        self.dealt: Counter[int] = Counter()
+        self.assigned: Counter[int] = Counter()
 
     def layer(self, operations: Iterable[Operation]) -> None:
-        """Its tiles are dealt to the channels one after the other, from the first one on."""
-        self.dealt.clear()
+        """Its tiles are assigned to the channels one after the other, from the first one on."""
+        self.assigned.clear()
         for operation in operations:
             self.add(operation)
 
@@ -129,8 +129,8 @@ class _Builder:
     def _deal(self, lines: int, tiles: int) -> int:
         """Tiles that the busiest channel reads, which begins where the matmul before of as long
         columns ended (`first` of the command): channels with fewer run ahead."""
-        before = self.dealt[lines]
-        self.dealt[lines] += tiles
+        before = self.assigned[lines]
+        self.assigned[lines] += tiles
         most = math.ceil((before + tiles) / self.card.channels)
         return most - math.ceil(before / self.card.channels)
 
