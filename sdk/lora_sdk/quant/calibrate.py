@@ -135,8 +135,9 @@ class LayerCalibration:
         """No factor can be folded into this operation."""
 
     def _tops(self, role: str) -> tuple[F32, F32, F32]:
-        """By column of an input [K]: its largest and mean magnitude, and its largest weight."""
-        x, w = self._record.inputs[role].rows, self._joined(self._roles[role])
+        """By column of an input [K]: its largest and mean magnitude in every second row, and its
+        largest weight."""
+        x, w = self._record.inputs[role].rows[::2], self._joined(self._roles[role])
         return np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1)
 
     def _choose(
@@ -167,25 +168,27 @@ class LayerCalibration:
         self.result.strengths[role] = choice.strength
 
     def _loss(self, x: F32, w: F32, rounded: Callable[[F32, F32], F32]) -> Loss:
-        """Squared error of x @ w [rows, N] with both sides rounded after dividing x by s, on a
-        sample of rows. `rounded(w*s, s)` rounds the weights [K, N]."""
-        few = x[:: max(1, len(x) // SAMPLE_ROWS)]
+        """Squared error of x @ w [rows, N] with both sides rounded after dividing x by s, on some
+        of the rows that neither s nor a static scale was taken from: what lies outside the range
+        of those is clipped. `rounded(w*s, s)` rounds the weights [K, N]."""
+        seen, unseen = x[::2], x[1::2]
+        few, top = unseen[:: max(1, len(unseen) // SAMPLE_ROWS)], np.abs(seen).max(axis=0)
         exact = few @ w
 
         def loss(s: F32) -> float:
-            off = self._inputs_rounded(few / s) @ rounded(w * s[:, None], s) - exact
+            step = (top / s).max() / LIMIT
+            off = self._inputs_rounded(few / s, step) @ rounded(w * s[:, None], s) - exact
             return float(np.square(off).sum(dtype=np.float64))
 
         return loss
 
-    def _inputs_rounded(self, x: F32, scale: np.float32 | None = None) -> F32:
-        """Rows x as boards round them; with a static scale, or that of their maximum."""
+    def _inputs_rounded(self, x: F32, scale: np.float32 | None) -> F32:
+        """Rows x as boards round them. `scale`: the static one."""
         if not self._recipe.integer:
             return x
-        if self._recipe.dynamic:
+        if scale is None or self._recipe.dynamic:
             return round_rows(x)
-        step = np.abs(x).max() / LIMIT if scale is None else scale
-        return round_to(x, step) * step
+        return round_to(x, scale) * scale
 
     def _round(self, role: str, modules: Sequence[FileModule]) -> None:
         """Round all matrices that read one input together."""
