@@ -1,6 +1,7 @@
 /* Column tiles of a matrix, and rows of a table, from the tensors that they are made of. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pack.h"
@@ -24,18 +25,20 @@ static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t ro
     if (!pack_halves(out, at, count, part->element)) return LORA_OK;
     double value = 0;
     column += pack_find_bad(at, count, part->element, &value);
-    const char *name = part->name ? part->name : "?";
+    char where[48]; /* a vector is a tensor of one row */
+    if (part->rows == 1) snprintf(where, sizeof where, "%" PRIu64, column);
+    else snprintf(where, sizeof where, "%" PRIu64 ", %" PRIu64, row, column);
+    char said[96];
     if (isfinite(value))
-        return lora_fail(failure, LORA_ERR_NAN,
-                         "%.120s: weight [%" PRIu64 ", %" PRIu64 "] is %g, out of FP16's range: "
-                         "expected magnitudes below 65520",
-                         name, row, column, value);
-    return lora_fail(failure, LORA_ERR_NAN,
-                     "%.120s: weight [%" PRIu64 ", %" PRIu64 "] is %s, expected a finite number",
-                     name, row, column,
-                     isnan(value) ? "nan"
-                     : value > 0  ? "inf"
-                                  : "-inf");
+        snprintf(said, sizeof said, "%g, out of FP16's range: expected magnitudes below 65520",
+                 value);
+    else
+        snprintf(said, sizeof said, "%s, expected a finite number",
+                 isnan(value) ? "nan"
+                 : value > 0  ? "inf"
+                              : "-inf");
+    return lora_fail(failure, LORA_ERR_NAN, "%.120s: weight [%s] is %s",
+                     part->name ? part->name : "?", where, said);
 }
 
 /* One input of the columns column .. column+count-1, file's rows being inputs. */

@@ -144,6 +144,13 @@ def test_what_fp16_cannot_hold_is_named(
             pack_parts([part], rows if axes == "io" else columns)
 
 
+def test_a_value_of_a_vector_is_named_by_one_index() -> None:
+    data = np.zeros((1, 70), np.float16)
+    data[0, 2] = np.nan
+    with pytest.raises(ModelError, match=re.escape("norm: weight [2] is nan")):
+        pack_parts([PackPart("norm", data, "F16", "io", 0, 70)], 1)
+
+
 def test_what_is_not_asked_for_is_not_judged() -> None:
     data = np.zeros((4, 70), np.float16)
     data[2, 50] = np.nan

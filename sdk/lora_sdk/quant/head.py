@@ -76,20 +76,22 @@ def _divided(name: str, vector: F32, s: F32, config: ModelConfig) -> F32:
 
 
 def _divisor(x: F32, w: F32, dynamic: bool) -> F32:
-    few = x[:: max(1, len(x) // SAMPLE_ROWS)]
-    some = w[:: max(1, len(w) // SAMPLE_OUTPUTS)]
-    top_x, top_w = np.abs(x).max(axis=0), np.abs(w).max(axis=0)
+    """The divisor [K] of inputs x [rows, K] to weights w [V, K]: taken from every second row, judged
+    on others."""
+    seen, unseen = x[::2], x[1::2]
+    few, top_x = unseen[:: max(1, len(unseen) // SAMPLE_ROWS)], np.abs(seen).max(axis=0)
+    some, top_w = w[:: max(1, len(w) // SAMPLE_OUTPUTS)], np.abs(w).max(axis=0)
     exact = few @ some.T
 
     def loss(s: F32) -> float:
         wide, narrow = some * s, few / s
-        step = np.abs(narrow).max() / LIMIT
+        step = (top_x / s).max() / LIMIT
         rounded = round_rows(narrow) if dynamic else round_to(narrow, step) * step
         steps = half_scale(np.abs(wide).max(axis=1, keepdims=True) / LIMIT)
         off = rounded @ (np.rint(wide / steps) * steps).T - exact
         return float(np.square(off).sum(dtype=np.float64))
 
-    return choose(divisors(top_x, np.abs(x).mean(axis=0), top_w), x.shape[1], loss).divisor
+    return choose(divisors(top_x, np.abs(seen).mean(axis=0), top_w), x.shape[1], loss).divisor
 
 
 def _rounded(x: F32, w: F32, module: str) -> tuple[Tensors, dict[str, float], F32]:
