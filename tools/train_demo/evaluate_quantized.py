@@ -16,7 +16,7 @@ from typing import Any
 from lora_sdk.engine.engine import Engine
 from lora_sdk.model.config import load_config
 from lora_sdk.quant.quantize import quantize
-from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.recipe import recommended
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
 from lora_sdk.text.tokenizer import Tokenizer
 
@@ -24,14 +24,17 @@ from .corpus import Document, byte_count, gather_code, split_code
 from .evaluate_boards import bits_per_byte
 
 WINDOWS = 16
-RECIPES: dict[str, tuple[Recipe, tuple[str, ...]]] = {
-    "W8A8": (Recipe("w8a8"), ("fp16", "int8", "int8-heads")),
-    "W8A8, lm_head FP16": (Recipe("w8a8", head="fp16"), ("int8",)),
-    "W4A8, groups of 128": (Recipe("w4a8"), ("int8",)),
-    "W4A8, zero points": (Recipe("w4a8", symmetric=False), ("int8",)),
-    "W4A16, groups of 128": (Recipe("w4a16", kv="fp16"), ("fp16",)),
+STATIC = {"activations": "static", "kv": "int8"}
+RECIPES: dict[str, dict[str, Any]] = {
+    "W8A8": {"scheme": "w8a8"},
+    "W8A8, lm_head FP16": {"scheme": "w8a8", "head": "fp16"},
+    "W8A8, static": {"scheme": "w8a8", **STATIC},
+    "W4A8, groups of 64": {"scheme": "w4a8", "group": 64},
+    "W4A8, groups of 128": {"scheme": "w4a8", "group": 128},
+    "W4A8 of 64, static": {"scheme": "w4a8", "group": 64, **STATIC},
+    "W4A16, groups of 64": {"scheme": "w4a16", "group": 64},
 }
-"""Title -> recipe, and the KV caches it is run with."""
+"""Title -> what is asked of `recommended`."""
 
 
 def evaluations(models: Path, work: Path) -> Iterator[tuple[str, str, Path]]:
@@ -41,11 +44,11 @@ def evaluations(models: Path, work: Path) -> Iterator[tuple[str, str, Path]]:
     config = load_config(demo)
     tokenizer = Tokenizer(demo, config.vocabulary)
     windows, _ = windows_of(read_text(calibration_path()), tokenizer, config, WINDOWS)
-    for number, (title, (recipe, caches)) in enumerate(RECIPES.items()):
+    for number, (title, asked) in enumerate(RECIPES.items()):
         folder = work / str(number)
+        recipe = recommended(config=config, **asked)
         quantize(demo, folder, recipe, windows)
-        for cache in caches:
-            yield title, cache, folder
+        yield title, recipe.kv, folder
 
 
 def beginnings(documents: list[Document], limit: int) -> list[Document]:
