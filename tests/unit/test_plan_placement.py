@@ -60,9 +60,7 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
     yield control_bank, control.results_offset, end, "results"
 
 
-@pytest.mark.parametrize(
-    ("merge", "hbm"), [(1, None), (4, None), (1, 12_000), (COLUMN, None)]
-)
+@pytest.mark.parametrize(("merge", "hbm"), [(1, None), (4, None), (1, 12_000), (COLUMN, None)])
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
 def test_nothing_overlaps_and_everything_is_reserved(

@@ -37,12 +37,14 @@ module board_memory #(
     output logic [ID_BITS-1:0]             written_id,
     output logic                           written_error,
     // channels, as channel_ports has them
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
     input  logic [BANKS-1:0]               channel_read_valid,
     output logic [BANKS-1:0]               channel_read_ready,
     input  logic [41:0]                    channel_read_line[BANKS],
     output logic [BANKS-1:0]               channel_line_valid,
     output logic [BANKS-1:0]               channel_line_error,
     output logic [511:0]                   channel_line_data[BANKS],
+    /* verilator lint_on UNUSEDSIGNAL */
     // the control, as memory_port has it
     input  logic                           memory_valid,
     output logic                           memory_ready,
@@ -317,10 +319,6 @@ module board_memory #(
   if (CHANNELS == 0) begin : no_channels
     assign {channel_read_ready, channel_line_valid, channel_line_error} = '0;
     assign channel_line_data[0] = '0;
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic not_here;
-    assign not_here = channel_read_valid != '0 || channel_read_line[0] != '0;
-    /* verilator lint_on UNUSEDSIGNAL */
   end
   assign m_axi_araddr[CP] = {16'd0, shared_arline, 6'd0};
   assign m_axi_awaddr[CP] = {16'd0, shared_awline, 6'd0};

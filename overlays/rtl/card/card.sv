@@ -75,12 +75,14 @@ module card
     input  logic [2:0]            lines_written_id,
     input  logic                  lines_written_error,
     // memory of the channels, as channel_ports has it
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
     output logic [BANKS-1:0]      channel_read_valid,
     input  logic [BANKS-1:0]      channel_read_ready,
     output logic [41:0]           channel_read_line[BANKS],
     input  logic [BANKS-1:0]      channel_line_valid,
     input  logic [BANKS-1:0]      channel_line_error,
     input  logic [511:0]          channel_line_data[BANKS],
+    /* verilator lint_on UNUSEDSIGNAL */
     // links: frames as AXI streams
     input  logic [1:0]            link_up,
     input  logic [1:0]            rx_valid,
@@ -402,9 +404,11 @@ module card
       .written_error(lines_written_error)
   );
 
+  /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
   logic [BANKS-1:0] bank_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error;
   logic [31:0] bank_read_line[BANKS];
   logic [511:0] bank_line_data[BANKS];
+  /* verilator lint_on UNUSEDSIGNAL */
   if (CHANNELS != 0) begin : of_banks
     channel_ports #(
         .CHANNELS(CHANNELS)
@@ -432,11 +436,6 @@ module card
     assign {channel_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error} = '0;
     assign channel_read_line[0] = '0;
     assign bank_line_data[0] = '0;
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic not_here;
-    assign not_here = channel_read_ready != '0 || channel_line_valid != '0 || channel_line_error != '0 ||
-        channel_line_data[0] != '0 || bank_read_valid != '0 || bank_read_line[0] != '0;
-    /* verilator lint_on UNUSEDSIGNAL */
   end
 
   // --- clocks ----------------------------------------------------------------------------------------

@@ -72,7 +72,10 @@ module integer_arrays
   // --- which of them -----------------------------------------------------------------------------
   logic by_columns, told, wide_start, wide_ready, starts_wide, array_idle, array_ready, array_done, wide_idle;
   logic [31:0] array_count, array_row;
-  result_t result, last;
+  result_t result;
+  /* verilator lint_off UNUSEDSIGNAL */
+  result_t last;  // its counts
+  /* verilator lint_on UNUSEDSIGNAL */
   logic last_wide;  // of the command that was started last
   assign by_columns = command.bank_first == 6'd0 && 32'(command.bank_count) == CHANNELS &&
       {8'd0, command.merge} == (command.k + 16'd127) >> 7 && !command.adapted && command.k <= 16'(MAX_K);

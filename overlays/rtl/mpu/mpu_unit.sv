@@ -85,6 +85,7 @@ module mpu_unit
     input  logic          write_error,
     input  logic          write_open,
     // banks' ports of the channels, as card/channel_ports.sv has them
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
     output logic [BANKS-1:0] bank_read_valid,
     input  logic [BANKS-1:0] bank_read_ready,
     output logic [31:0]   bank_read_line[BANKS],
@@ -92,6 +93,7 @@ module mpu_unit
     input  logic [511:0]  bank_line_data[BANKS],
     input  logic [BANKS-1:0] bank_line_refused,
     input  logic [BANKS-1:0] bank_line_error
+    /* verilator lint_on UNUSEDSIGNAL */
 );
   localparam int UNIT_TAG = TAG_BITS - 2;
   typedef logic [UNITS-1:0] units_t;
@@ -211,11 +213,6 @@ module mpu_unit
     assign bank_read_valid = '0;
     assign bank_read_line[0] = '0;
     assign {banks_refused, banks_failed} = '0;
-    /* verilator lint_off UNUSEDSIGNAL */
-    logic no_banks_here;
-    assign no_banks_here = bank_read_ready != '0 || bank_line_valid != '0 || bank_line_refused != '0 ||
-        bank_line_error != '0 || bank_line_data[0] != '0;
-    /* verilator lint_on UNUSEDSIGNAL */
   end else begin : wide
     logic wide_refused, wide_failed;
     always_comb begin
