@@ -88,15 +88,19 @@ def slang(folder: Path, files: Iterable[Path], without: Iterable[str]) -> Iterat
         )
 
 
-def verilator(folder: Path, files: list[Path]) -> Iterator[Finding]:
-    """What Verilator says of each top module."""
+def verilator(
+    folder: Path, files: list[Path], parameters: dict[str, list[str]]
+) -> Iterator[Finding]:
+    """What Verilator says of each top module, of those in `parameters` with these once more."""
     below = instances(files)
     tops = sorted(set(below).difference(*below.values()))
-    for top in tops:
+    runs = [(top, list[str]()) for top in tops]
+    runs += [(top, [f"-G{one}" for one in parameters[top]]) for top in tops if top in parameters]
+    for top, given in runs:
         with tempfile.TemporaryDirectory() as made:
             done = subprocess.run(
                 ["verilator", "--lint-only", "-Wall", "-Wno-fatal", "--Mdir", made,
-                 "--top-module", top, *ordered(files)],
+                 *given, "--top-module", top, *ordered(files)],
                 capture_output=True, text=True,
             )  # fmt: skip
         for kind, file, line, message in _WARNING.findall(done.stderr):
@@ -145,10 +149,11 @@ def wrong(folder: Path) -> list[Finding]:
     """All that is neither right nor listed."""
     allowed = yaml.safe_load((folder / "lint.yaml").read_text())
     files = sources(folder)
-    signals = listed(allowed)
+    signals, again = listed(allowed), allowed["parameters"]
     seen: set[tuple[str, str]] = set()
     found: set[Finding] = set(heads(folder, files))
-    for one in [*slang(folder, files, allowed["without"]), *verilator(folder, files)]:
+    every = [*slang(folder, files, allowed["without"]), *verilator(folder, files, again)]
+    for one in every:
         if one.kind in UNUSED and (one.file, one.name) in signals:
             seen.add((one.file, one.name))
         elif not (one.kind in OF_PACKAGES and one.file in allowed["packages"]):

@@ -6,6 +6,7 @@
 #include "VCard___024root.h"
 #include "verilated.h"
 
+#include "channel_memory.hpp"
 #include "command_times.hpp"
 #include "control_memory.hpp"
 #include "line_memory.hpp"
@@ -24,7 +25,8 @@ class Card {
     };
 
     Card(const CardMemory &memory, Timing &timing, uint32_t kind, uint32_t serial)
-        : words_(memory, timing), lists_(memory, timing), lines_(memory, timing), links_(timing),
+        : words_(memory, timing), lists_(memory, timing), banks_(timing.config),
+          lines_(memory, timing, banks_), channels_(memory, timing, banks_), links_(timing),
           times_(timing.config, serial) {
         context_.threads(1);
         context_.randReset(2); // registers begin with any bits
@@ -66,6 +68,7 @@ class Card {
         words_.drive(c, time_);
         lists_.drive(c, time_);
         lines_.drive(c, time_);
+        channels_.drive(c, time_);
         links_.drive(c, time_);
         c.eval();
         if (links_.let_poison(c, time_)) c.eval();
@@ -73,6 +76,7 @@ class Card {
             words_.see(c, time_);
             lists_.see(c, time_);
             lines_.see(c, time_);
+            channels_.see(c, time_);
             links_.see(c, time_);
             see_store(c);
             times_.see(c, cycle_);
@@ -126,7 +130,9 @@ class Card {
 
     WordMemory words_;
     ListMemory lists_;
+    Banks banks_;
     LineMemory lines_;
+    ChannelMemory channels_;
     Links links_;
     CommandTimes times_;
     VerilatedContext context_;

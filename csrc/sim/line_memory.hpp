@@ -4,19 +4,14 @@
 #define LORA_SIM_LINE_MEMORY_HPP
 
 #include "VCard.h"
-#include "card_memory.hpp"
-#include "timing.hpp"
+#include "banks.hpp"
 
 #include <deque>
 
 class LineMemory {
-    enum : uint32_t { BANKS = LORA_MAX_BANKS + 1 };
-
   public:
-    LineMemory(const CardMemory &memory, Timing &timing) : memory_(memory), timing_(timing) {
-        for (uint32_t bank = 0; bank < BANKS; bank++)
-            banks_[bank] = Pace(timing.config.line_spacing[bank]);
-    }
+    LineMemory(const CardMemory &memory, Timing &timing, Banks &banks)
+        : memory_(memory), timing_(timing), banks_(banks) {}
 
     void drive(VCard &c, uint64_t now) {
         c.lines_read_ready = timing_.unless(8);
@@ -72,7 +67,7 @@ class LineMemory {
         Request it = {};
         it.place = onchip ? CardMemory::onchip(address) : memory_.place(address);
         it.number = number;
-        if (!onchip) now = banks_[it.place.bank % BANKS].take(now);
+        if (!onchip) now = banks_.of(it.place).take(now);
         it.due = now + timing_.config.latency;
         to.push_back(it);
         return to.back();
@@ -80,7 +75,7 @@ class LineMemory {
 
     const CardMemory &memory_;
     Timing &timing_;
-    Pace banks_[BANKS];
+    Banks &banks_;
     std::deque<Request> reads_, writes_;
 };
 

@@ -71,6 +71,8 @@ EXPORTED uint32_t lora_sim_version(void) { return LORA_SIM_VERSION; }
 
 EXPORTED uint32_t lora_sim_lanes(void) { return CARD_LANES; }
 
+EXPORTED uint32_t lora_sim_channels(void) { return CARD_CHANNELS; }
+
 EXPORTED uint32_t lora_sim_onchip_bytes(void) { return CARD_ONCHIP_BYTES; }
 
 EXPORTED const lora_control *lora_sim_open(const lora_sim_config *config) {

@@ -11,7 +11,7 @@
 
 extern "C" {
 
-#define LORA_SIM_VERSION 3 /* of this interface */
+#define LORA_SIM_VERSION 4 /* of this interface */
 
 /* Times in cycles of the card's clock; spacings in 1/65536 of one. */
 struct lora_sim_config {
@@ -40,6 +40,8 @@ struct lora_sim_counts {
 uint32_t lora_sim_version(void);
 /* FP16 lanes of the cards' arrays. */
 uint32_t lora_sim_lanes(void);
+/* Channels of their integer matmuls, each behind its bank; 0: one array behind the units' port. */
+uint32_t lora_sim_channels(void);
 /* Bytes of the cards' activation buffer. */
 uint32_t lora_sim_onchip_bytes(void);
 /* Of one cluster; NULL: no memory, or a record of another size. */

@@ -1,7 +1,7 @@
 # The modules of a card (overlays/rtl/card/card.sv), packages first. RTL: the folder of the hardware source.
 CARD_PACKAGES := $(addprefix $(RTL)/,control/abi_types.sv control/rv32_types.sv control/sequencer_types.sv \
                    port/arena_types.sv router/router_types.sv dma/dma_types.sv fp/float_types.sv vfu/vfu_types.sv \
-                   vfu/vfu_program.sv mpu/mpu_types.sv adapter/adapter_types.sv attention/attention_types.sv \
+                   vfu/vfu_program.sv mpu/mpu_types.sv channel/channel_types.sv adapter/adapter_types.sv attention/attention_types.sv \
                    card/card_types.sv)
 CARD_CONTROL := $(addprefix $(RTL)/control/,rv32_expand.sv rv32_fetch.sv rv32_decode.sv rv32_alu.sv rv32_multiply.sv \
               rv32_divide.sv rv32_core.sv local_memory.sv soft_core.sv control_registers.sv unit_mailboxes.sv \
@@ -16,6 +16,11 @@ CARD_PORTS := $(addprefix $(RTL)/port/,unit_port.sv divide.sv row_range.sv unit_
               line_address.sv arena_port.sv)
 CARD_DMA := $(addprefix $(RTL)/dma/,page_walk.sv copy_walk.sv line_mover.sv memory_fetch.sv move_rows.sv range_sum.sv \
               kv_heads.sv kv_store.sv kv_commit.sv dma.sv)
+# of a card with channels
+CARD_CHANNELS := $(addprefix $(RTL)/channel/,line_buffer.sv x_rows.sv channel_work.sv channel_fetch.sv channel_schedule.sv \
+              channel_passes.sv channel_row.sv channel.sv channel_block.sv channel_finish.sv channel_group.sv group_block.sv \
+              channel_params.sv channel_queue.sv channel_writes.sv channel_matmul.sv) \
+              $(RTL)/mpu/integer_arrays.sv $(RTL)/card/channel_ports.sv
 CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.sv) \
               $(addprefix $(RTL)/mpu/,block_walk.sv result_store.sv unit_fetch.sv fp16_schedule.sv fp16_operand.sv \
               fp16_product.sv fp16_lane.sv fp16_lanes.sv w4_weight.sv w4_unpack.sv mpu_fp16.sv integer_fetch.sv \
@@ -23,7 +28,7 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               integer_round.sv integer_finish.sv mpu_int8.sv matmul_slot.sv unit_turns.sv shared_port.sv mpu_unit.sv) \
               $(addprefix $(RTL)/adapter/,slot_reader.sv factor_fetch.sv h_ranks.sv factor_sums.sv tile_update.sv \
               adapter.sv) \
-              $(addprefix $(RTL)/attention/,kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
+              $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
               kv_lanes.sv kv_sums.sv vector_memory.sv attention_vectors.sv attention.sv attention_slot.sv)
 CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv int_to_float.sv) \
               $(addprefix $(RTL)/vfu/,vfu_operation.sv vfu_addresses.sv vfu_streams.sv vfu_fold.sv vfu_result.sv \

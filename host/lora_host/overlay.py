@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import native
+from . import abi, native
 from .boards import Board, board_names, load_board
 from .data import data_folder
 from .errors import OverlayError
@@ -19,6 +19,8 @@ from .schema import read_checked
 
 IMAGE_MAGIC = 0x57464C41  # LORA_IMAGE_MAGIC; struct lora_image_header is eight words
 MAX_IMAGE = 16 << 20
+COLUMN = "column"  # as `merge` of a manifest
+MOST_BLOCKS = 255  # that `merge` of struct lora_matrix can say
 _HEADER = struct.Struct("<8I")
 LINK_TKEEP, LINK_FRAMING, LINK_WIDTH_SHIFT, LINK_WIDTH_MASK = 0x1, 0x2, 2, 0x1FF
 
@@ -47,8 +49,9 @@ class LinkParameters:
 @dataclass(frozen=True)
 class Overlay:
     """A checked manifest. Banks are bank indices. `block_base`: register bases of lora_ctrl, link 0
-    and link 1. `merge`: weight blocks per request (the prefetch ratio M). `weights` and `kv`:
-    supported formats of matrices and of the KV cache."""
+    and link 1. `merge`: weight blocks per request (the prefetch ratio M), COLUMN: a column tile
+    each, whole in a bank. `weights` and `kv`: supported formats of matrices and of the KV
+    cache."""
 
     name: str
     title: str
@@ -60,7 +63,7 @@ class Overlay:
     clock_hz: int
     tiling: Tiling
     onchip_bytes: int
-    merge: int
+    merge: int | str
     prefill_copy: str
     max_step_rows: int
     max_scratch: int
@@ -74,6 +77,23 @@ class Overlay:
     image_crc: int
     container: Path | None
     path: Path
+
+    @property
+    def channels(self) -> int:
+        """Banks that column tiles lie in, a whole one each; 0: tiles are striped by blocks."""
+        return len(self.weight_banks) if self.merge == COLUMN else 0
+
+    def request_blocks(self, k: int) -> int:
+        """Weight blocks per request of a matrix [k, n]. OverlayError if a command cannot say it."""
+        if isinstance(self.merge, int):
+            return self.merge
+        blocks = -(-k // abi.BLOCK_K)
+        if blocks > MOST_BLOCKS:
+            raise OverlayError(
+                f"overlay {self.name} has column tiles whole in a bank: K = {k} found, at most "
+                f"{MOST_BLOCKS * abi.BLOCK_K} expected; take an overlay that merges blocks"
+            )
+        return blocks
 
     @property
     def link_configuration(self) -> int:

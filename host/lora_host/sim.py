@@ -15,10 +15,12 @@ from .errors import OverlayError, RequestError
 from .overlay import Overlay
 
 LIBRARY = "_lora_sim.so"  # only in this package's folder
-VERSION = 3  # of csrc/sim/sim.hpp
+VERSION = 4  # of csrc/sim/sim.hpp
 BUILD = "build it in a checkout with 'make sim-build' (it needs Verilator)"
+BUILD_CHANNELS = "build it in a checkout with 'make -C csrc/sim CHANNELS={}' (it needs Verilator)"
 MEMORY_NS = 122.2  # window_ns of timing/data/control.yaml: idle latency of HBM
 SLICE = 500  # cycles between two looks at other boards and at the host, where links allow it
+CHANNELS = (2, 4, 8, 16, 32)  # of cards whose overlays place columns
 _SPACING = 1 << 16
 _LINE = _BEAT = 64
 
@@ -62,11 +64,12 @@ class CardCycles:
     busy: int
 
 
-def load(path: Path) -> Any:
-    """The library at `path`. RequestError if it is missing, not a plain file, cannot be loaded or
-    has another version."""
+def load(path: Path, channels: int = 0) -> Any:
+    """The library at `path`, of cards with so many channels for messages. RequestError if it is
+    missing, not a plain file, cannot be loaded or has another version."""
     if path.is_symlink() or not path.is_file():
-        raise RequestError(f"simulated cards: {path} is missing or not a plain file; {BUILD}")
+        how = BUILD if not channels else BUILD_CHANNELS.format(channels)
+        raise RequestError(f"simulated cards: {path} is missing or not a plain file; {how}")
     try:
         found = ctypes.CDLL(str(path))
         found.lora_sim_version.restype = ctypes.c_uint32
@@ -79,7 +82,8 @@ def load(path: Path) -> Any:
         raise RequestError(
             f"simulated cards: {path} has version {version}, {VERSION} expected; {BUILD}"
         )
-    found.lora_sim_onchip_bytes.restype = found.lora_sim_lanes.restype = ctypes.c_uint32
+    for name in ("onchip_bytes", "lanes", "channels"):
+        getattr(found, f"lora_sim_{name}").restype = ctypes.c_uint32
     found.lora_sim_open.restype = ctypes.c_void_p
     found.lora_sim_open.argtypes = (ctypes.POINTER(_Config),)
     found.lora_sim_close.argtypes = (ctypes.c_void_p,)
@@ -94,9 +98,12 @@ def load(path: Path) -> Any:
 
 
 @cache
-def library() -> Any:
-    """This package's library, loaded once. Errors as in `load`."""
-    return load(Path(__file__).resolve().parent / LIBRARY)
+def library(channels: int = 0) -> Any:
+    """This package's library of cards with so many channels, loaded once. Errors as in `load`."""
+    name = Path(LIBRARY)
+    if channels:
+        name = name.with_stem(f"{name.stem}_{channels}")
+    return load(Path(__file__).resolve().parent / name, channels)
 
 
 class Cards:
@@ -104,7 +111,9 @@ class Cards:
     of memory, cycles."""
 
     def __init__(self, overlay: Overlay, boards: int, bench: Bench = Bench()) -> None:
-        self._library = library() if bench.library is None else bench.library
+        _check_channels(overlay)
+        wanted = bench.library
+        self._library = library(overlay.channels) if wanted is None else wanted
         _check(overlay, int(self._library.lora_sim_onchip_bytes()))
         config = _config(overlay, boards, bench)
         self._told = config.told  # as long as the cards
@@ -138,6 +147,15 @@ def check_fault(kind: int) -> None:
         raise RequestError(
             f"fault {kind}: it is one of emulated units; simulated cards have faults of memory, "
             "links, registers and records only"
+        )
+
+
+def _check_channels(overlay: Overlay) -> None:
+    if overlay.channels and (overlay.weight_banks[0] or overlay.channels not in CHANNELS):
+        raise OverlayError(
+            f"overlay {overlay.name}: columns in banks {overlay.weight_banks[0]}.."
+            f"{overlay.weight_banks[-1]} found; simulated cards have 2, 4, 8, 16 or 32 channels, a "
+            "bank each from bank 0 on"
         )
 
 

@@ -40,7 +40,8 @@ class Step:
 @dataclass(frozen=True)
 class Request:
     """A model, as `config` of a variant and a scheme of tests/quantized.py, on `boards`, with one
-    adapter of `rank`, or none. `alone`: a unit gets its next command when all are idle."""
+    adapter of `rank`, or none. `alone`: a unit gets its next command when all are idle. `overlay`:
+    its folder, else one that ships."""
 
     config: Mapping[str, Any]
     steps: tuple[Step, ...]
@@ -48,6 +49,7 @@ class Request:
     boards: int = 1
     rank: int = 0
     alone: bool = False
+    overlay: str = ""
 
 
 def llama(
@@ -80,6 +82,7 @@ def chain(rows: int) -> tuple[int, ...]:
 @contextmanager
 def opened(request: Request, folder: Path, devices: Sequence[str] = ()) -> Iterator[Runner]:
     """The model on emulated boards, or on `devices`, with its adapter in slot 0."""
+    from lora_host.overlay import load_overlay
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.plan.adapters import AdapterOptions
     from tests.adapter_folders import Folder, write_adapter
@@ -94,6 +97,7 @@ def opened(request: Request, folder: Path, devices: Sequence[str] = ()) -> Itera
     with open_runner(
         model, request.boards, sequences=2, adapters=options, model=quantized, devices=devices,
         timeouts={"watchdog_ms": 4000, "step_us": 60_000_000},
+        overlay=load_overlay(request.overlay) if request.overlay else None,
     ) as runner:  # fmt: skip
         if request.rank:
             own = Folder("one", rank=request.rank)

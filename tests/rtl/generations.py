@@ -14,6 +14,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import LoraError
+from lora_host.overlay import load_overlay
 from lora_host.records import ClusterStats, GenerateResult
 from lora_lab.timing.host_access import generate_accesses
 from lora_sdk.kv.kv_transfer import KvTransfer
@@ -41,7 +42,7 @@ class Fault:
 @dataclass(frozen=True)
 class Request:
     """`end_after`: the listener ends it with that token. `scheme`: of tests/quantized.py. `mailed`:
-    also what mailed.py has."""
+    also what mailed.py has. `overlay`: its folder, else one that ships."""
 
     folder: str
     boards: int
@@ -51,6 +52,7 @@ class Request:
     fault: Fault | None = None
     scheme: str = ""
     mailed: bool = False
+    overlay: str = ""
 
 
 @dataclass
@@ -191,7 +193,10 @@ def run(request: Request) -> Seen:
     """GENERATE of `count` tokens, and single steps behind it."""
     folder = Path(request.folder)
     model = model_of(folder, request.scheme)
-    with open_runner(folder, request.boards, timeouts=TIMEOUTS, model=model) as runner:
+    overlay = load_overlay(request.overlay) if request.overlay else None
+    with open_runner(
+        folder, request.boards, timeouts=TIMEOUTS, model=model, overlay=overlay
+    ) as runner:
         token = prefill(runner, 0)
         before = runner.cluster.stats()
         seen = received(runner, token, request)

@@ -5,6 +5,7 @@ What the host sees is what it sees of emulated boards."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,11 @@ def differences(request: Request, found: dict[str, Any]) -> list[Any]:
     return [pair for pair in pairs if pair[0] != pair[1]]
 
 
-def compare(request: Request) -> None:
+def compare(request: Request, cards: Mapping[str, str] = CARDS) -> None:
     """GENERATE, single steps behind it, all of K and V, what the core asks for by mailboxes; then
     all bytes and frames."""
     wanted = expected(Path(request.folder), request.boards, request.count, request.scheme)
-    found = ask(as_text(request), "card", variables=CARDS)
+    found = ask(as_text(request), "card", variables=cards)
     seen = Seen(**found["seen"])
     assert (seen.tokens, seen.after, seen.kv) == (wanted.tokens, wanted.after, wanted.kv)
     assert seen.steps == [request.count] * request.boards and not seen.error and seen.redone == 0
@@ -60,8 +61,8 @@ def compare(request: Request) -> None:
     assert not differences(request, found)
 
 
-def generated(request: Request) -> Seen:
-    return Seen(**ask(as_text(request), "card", variables=CARDS)["seen"])
+def generated(request: Request, cards: Mapping[str, str] = CARDS) -> Seen:
+    return Seen(**ask(as_text(request), "card", variables=cards)["seen"])
 
 
 @pytest.mark.parametrize(("boards", "count"), [(1, 4), (2, 4), pytest.param(4, 8, marks=LONG)])

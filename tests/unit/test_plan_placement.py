@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lora_host import abi
-from lora_host.errors import PlacementError, RequestError
+from lora_host.errors import OverlayError, PlacementError, RequestError
+from lora_host.overlay import COLUMN
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.placement import make_plan
 from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, MODELS, OPT_POST, board, overlay
@@ -59,11 +60,11 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
     yield control_bank, control.results_offset, end, "results"
 
 
-@pytest.mark.parametrize(("merge", "hbm"), [(1, None), (4, None), (1, 12_000)])
+@pytest.mark.parametrize(("merge", "hbm"), [(1, None), (4, None), (1, 12_000), (COLUMN, None)])
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
 def test_nothing_overlaps_and_everything_is_reserved(
-    config, boards: int, merge: int, hbm: int | None
+    config, boards: int, merge: int | str, hbm: int | None
 ) -> None:
     """With little HBM some pages lie in DDR."""
     found = plan(config, boards, hbm=hbm, merge=merge, sequences=3)
@@ -102,6 +103,32 @@ def test_matrices_continue_one_block_number_over_the_banks() -> None:
     for matrix in matrices:
         assert matrix.address(0) == (following % 32, following // 32 * BLOCK)
         following += matrix.spec.blocks
+
+
+@pytest.mark.parametrize("banks", [2, 4, 32])
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_column_tiles_lie_whole_in_a_bank(config, banks: int) -> None:
+    """Tile t in bank (first + t) mod banks, and a bank's tiles of a matrix are one run."""
+    for one in plan(config, 2, merge=COLUMN, weight_banks=range(banks)).boards:
+        for matrix in one.matrices.values():
+            tall = -(-matrix.k // abi.BLOCK_K)
+            assert (matrix.merge, matrix.bank_first, matrix.bank_count) == (tall, 0, banks)
+            ends: dict[int, int] = {}
+            for tile in range(matrix.spec.blocks // tall):
+                bank, start = matrix.address(tile * tall)
+                assert bank == (matrix.first + tile) % banks
+                assert ends.get(bank, start) == start
+                for block in range(tall):
+                    assert matrix.address(tile * tall + block) == (bank, start + block * BLOCK)
+                ends[bank] = start + tall * BLOCK
+
+
+def test_a_column_that_no_command_can_say_is_refused() -> None:
+    """255 blocks are the most."""
+    wide = replace(LLAMA, ffn=255 * abi.BLOCK_K)
+    assert plan(wide, 1, merge=COLUMN).boards[0].matrices["layer.0.down"].merge == 255
+    with pytest.raises(OverlayError, match=r"lora_f_u280 .*: K = 32641 found, at most 32640 exp"):
+        plan(replace(wide, ffn=wide.ffn + 1), 1, merge=COLUMN)
 
 
 def test_parts_name_the_tensors_columns_of_the_share() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from lora_host import abi, sim
 from lora_host.boardd.settings import Settings, check_settings
 from lora_host.cluster import Cluster
 from lora_host.device_uri import check_uri, is_emulated, is_model, is_simulated
-from lora_host.errors import RequestError
-from lora_host.overlay import load_overlay
+from lora_host.errors import OverlayError, RequestError
+from lora_host.overlay import COLUMN, load_overlay
 from lora_host.selection import check_spares, select
 from lora_sdk.opening.options import EngineOptions
 from tests.commands import lora_run
@@ -65,13 +66,25 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 def test_the_library_is_the_packages_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable and no current folder decides."""
     asked: list[Path] = []
-    monkeypatch.setattr(sim, "load", asked.append)
+    monkeypatch.setattr(sim, "load", lambda path, *_: asked.append(path))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     sim.library.cache_clear()
     sim.library()
+    sim.library(4)
     sim.library.cache_clear()
-    assert asked == [Path(sim.__file__).resolve().parent / sim.LIBRARY]
+    package = Path(sim.__file__).resolve().parent
+    assert asked == [package / sim.LIBRARY, package / "_lora_sim_4.so"]
+
+
+def test_columns_ask_for_cards_of_so_many_channels(tmp_path: Path) -> None:
+    """A library of its own, whose absence says how to build it; other banks have none."""
+    with pytest.raises(RequestError, match="'make -C csrc/sim CHANNELS=4' "):
+        sim.load(tmp_path / "_lora_sim_4.so", 4)
+    for banks, said in ((range(1, 5), "banks 1..4"), (range(3), "banks 0..2")):
+        placed = replace(OVERLAY, merge=COLUMN, weight_banks=banks)
+        with pytest.raises(OverlayError, match=f"{said} found; simulated cards have 2, 4, 8, 16"):
+            sim.Cards(placed, 1)
 
 
 def test_help_names_the_uri() -> None:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All memory of a board for a card: the on-chip buffer, and an AXI4 port a bank. At the port of the control bank the
 // control's own reads and writes go first, and units wait until what the control has written is there: the core starts a
-// unit without waiting for its own writes. All of it is in one clock.
+// unit without waiting for its own writes. With CHANNELS, channel i and the units take turns at port i. All of it is in one
+// clock.
 module board_memory #(
     parameter int                  PORTS        = 2,
     parameter int                  CONTROL_PORT = 0,
@@ -9,7 +10,9 @@ module board_memory #(
     parameter logic [6*PORTS-1:0]  SPAN_BITS    = '0,
     parameter int                  ONCHIP_BYTES = 16 << 20,
     parameter int                  TAG_BITS     = 20,
-    parameter int                  ID_BITS      = 3          // of a write; AXI's have one more
+    parameter int                  ID_BITS      = 3,         // of a write; AXI's have one more
+    parameter int                  CHANNELS     = 0,         // below the control's port
+    parameter int                  BANKS        = CHANNELS > 0 ? CHANNELS : 1
 ) (
     input  logic                           clk,
     input  logic                           rst,
@@ -33,6 +36,15 @@ module board_memory #(
     output logic                           written,
     output logic [ID_BITS-1:0]             written_id,
     output logic                           written_error,
+    // channels, as channel_ports has them
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
+    input  logic [BANKS-1:0]               channel_read_valid,
+    output logic [BANKS-1:0]               channel_read_ready,
+    input  logic [41:0]                    channel_read_line[BANKS],
+    output logic [BANKS-1:0]               channel_line_valid,
+    output logic [BANKS-1:0]               channel_line_error,
+    output logic [511:0]                   channel_line_data[BANKS],
+    /* verilator lint_on UNUSEDSIGNAL */
     // the control, as memory_port has it
     input  logic                           memory_valid,
     output logic                           memory_ready,
@@ -258,17 +270,55 @@ module board_memory #(
     assign {m_axi_arsize[p], m_axi_awsize[p]} = {2{3'd6}};  // 64 bytes
     assign {m_axi_arburst[p], m_axi_awburst[p]} = {2{2'd1}};  // INCR
     assign {m_axi_awlen[p], m_axi_wlast[p]} = {8'd0, 1'b1};
-    if (p != CP) begin : alone
+    if (p < CHANNELS) begin : with_channel
+      logic [41:0] shared_line;
+      read_share #(
+          .ID_BITS(ID_BITS)
+      ) readers (
+          .clk(clk),
+          .rst(rst),
+          .a_arvalid(arvalid[p]),
+          .a_arready(arready[p]),
+          .a_arline(arline[p]),
+          .a_arlen(arlen[p]),
+          .a_rvalid(rvalid[p]),
+          .a_rready(rready[p]),
+          .b_valid(channel_read_valid[p]),
+          .b_ready(channel_read_ready[p]),
+          .b_line(channel_read_line[p]),
+          .b_line_valid(channel_line_valid[p]),
+          .arvalid(m_axi_arvalid[p]),
+          .arready(m_axi_arready[p]),
+          .arid(m_axi_arid[p]),
+          .arline(shared_line),
+          .arlen(m_axi_arlen[p]),
+          .rvalid(m_axi_rvalid[p]),
+          .rready(m_axi_rready[p]),
+          .of_a(m_axi_rid[p][ID_BITS])
+      );
+      assign m_axi_araddr[p] = {16'd0, shared_line, 6'd0};
+      assign channel_line_error[p] = m_axi_rresp[p][1];
+      assign channel_line_data[p] = m_axi_rdata[p];
+    end else if (p != CP) begin : alone
       assign {m_axi_arvalid[p], arready[p]} = {arvalid[p], m_axi_arready[p]};
       assign {m_axi_araddr[p], m_axi_arlen[p]} = {16'd0, arline[p], 6'd0, arlen[p]};
       assign m_axi_arid[p] = {1'b1, ID_BITS'(0)};
       assign {rvalid[p], m_axi_rready[p]} = {m_axi_rvalid[p], rready[p]};
+    end
+    if (p != CP) begin : writers
       assign {m_axi_awvalid[p], awready[p]} = {awvalid[p], m_axi_awready[p]};
       assign {m_axi_awaddr[p], m_axi_awid[p]} = {16'd0, out_line, 6'd0, 1'b1, out_id};
       assign {m_axi_wvalid[p], wready[p]} = {wvalid[p], m_axi_wready[p]};
       assign {m_axi_wdata[p], m_axi_wstrb[p]} = {out_data, out_bytes};
       assign {bvalid[p], m_axi_bready[p]} = {m_axi_bvalid[p], bready[p]};
     end
+  end
+  if (CHANNELS > CP) begin : wrong_ports
+    $error("CHANNELS: at most CONTROL_PORT, as the control reads by a port of its own");
+  end
+  if (CHANNELS == 0) begin : no_channels
+    assign {channel_read_ready, channel_line_valid, channel_line_error} = '0;
+    assign channel_line_data[0] = '0;
   end
   assign m_axi_araddr[CP] = {16'd0, shared_arline, 6'd0};
   assign m_axi_awaddr[CP] = {16'd0, shared_awline, 6'd0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card: the control and all units behind one memory port. The control's own way to memory and the host's registers are
-// as `control` has them.
+// A card: the control and all units behind one memory port; with CHANNELS, weights of INT8 matmuls come by a port a bank.
+// The control's own way to memory and the host's registers are as `control` has them.
 module card
   import abi_types::*;
   import card_types::*;
@@ -15,6 +15,8 @@ module card
     parameter int MPU_ROWS      = 1,
     parameter int DEPTH         = 8,
     parameter int TILES         = 4096,
+    parameter int CHANNELS      = 0,       // as mpu_unit has them: channel i reads bank i by a port of its own
+    parameter int BANKS         = CHANNELS > 0 ? CHANNELS : 1,
     parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
 ) (
     input  logic                  clk,
@@ -72,6 +74,15 @@ module card
     input  logic                  lines_written,
     input  logic [2:0]            lines_written_id,
     input  logic                  lines_written_error,
+    // memory of the channels, as channel_ports has it
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
+    output logic [BANKS-1:0]      channel_read_valid,
+    input  logic [BANKS-1:0]      channel_read_ready,
+    output logic [41:0]           channel_read_line[BANKS],
+    input  logic [BANKS-1:0]      channel_line_valid,
+    input  logic [BANKS-1:0]      channel_line_error,
+    input  logic [511:0]          channel_line_data[BANKS],
+    /* verilator lint_on UNUSEDSIGNAL */
     // links: frames as AXI streams
     input  logic [1:0]            link_up,
     input  logic [1:0]            rx_valid,
@@ -393,6 +404,40 @@ module card
       .written_error(lines_written_error)
   );
 
+  /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
+  logic [BANKS-1:0] bank_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error;
+  logic [31:0] bank_read_line[BANKS];
+  logic [511:0] bank_line_data[BANKS];
+  /* verilator lint_on UNUSEDSIGNAL */
+  if (CHANNELS != 0) begin : of_banks
+    channel_ports #(
+        .CHANNELS(CHANNELS)
+    ) ports (
+        .clk(memory_clk),
+        .rst(rst),
+        .arena_write(arena_write),
+        .arena_word(arena_word),
+        .arena_stored(arena_stored),
+        .bank_read_valid(bank_read_valid),
+        .bank_read_ready(bank_read_ready),
+        .bank_read_line(bank_read_line),
+        .bank_line_valid(bank_line_valid),
+        .bank_line_data(bank_line_data),
+        .bank_line_refused(bank_line_refused),
+        .bank_line_error(bank_line_error),
+        .read_valid(channel_read_valid),
+        .read_ready(channel_read_ready),
+        .read_line(channel_read_line),
+        .line_valid(channel_line_valid),
+        .line_error(channel_line_error),
+        .line_data(channel_line_data)
+    );
+  end else begin : no_banks
+    assign {channel_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error} = '0;
+    assign channel_read_line[0] = '0;
+    assign bank_line_data[0] = '0;
+  end
+
   // --- clocks ----------------------------------------------------------------------------------------
   // Simulated, a unit that sleeps costs nothing. It has come to rest when it was idle for a while; what may change its state
   // wakes it in the same cycle. In hardware all have the card's clock.
@@ -438,7 +483,8 @@ module card
       .ROWS(MPU_ROWS),
       .DEPTH(DEPTH),
       .TILES(TILES),
-      .TAG_BITS(TAG_BITS)
+      .TAG_BITS(TAG_BITS),
+      .CHANNELS(CHANNELS)
   ) mpu_here (
       .clk(mpu_clk),
       .rst(rst),
@@ -503,7 +549,14 @@ module card
       .write_data(write_data[OF_MPU]),
       .write_refused(write_refused[OF_MPU]),
       .write_error(write_failed[OF_MPU]),
-      .write_open(open[OF_MPU])
+      .write_open(open[OF_MPU]),
+      .bank_read_valid(bank_read_valid),
+      .bank_read_ready(bank_read_ready),
+      .bank_read_line(bank_read_line),
+      .bank_line_valid(bank_line_valid),
+      .bank_line_data(bank_line_data),
+      .bank_line_refused(bank_line_refused),
+      .bank_line_error(bank_line_error)
   );
   assign read_tag[OF_VFU][TAG_BITS-1:16] = '0;
   vector_part vector_here (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
 // adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
-// checked, and its weights are fetched, while another one runs.
+// checked, and its weights are fetched, while another one runs. With CHANNELS, INT8 matmuls have banks' ports of their own.
 module mpu_unit
   import abi_types::*;
   import mpu_types::*;
@@ -12,7 +12,9 @@ module mpu_unit
     parameter int ROWS  = 1,     // of both
     parameter int DEPTH = 8,     // of the INT8 array
     parameter int TILES = 4096,  // of attention: scores that fit
-    parameter int TAG_BITS = 18
+    parameter int TAG_BITS = 18,
+    parameter int CHANNELS = 0,  // of integer_arrays, each behind its bank; 0: the INT8 array alone
+    parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1
 ) (
     input  logic          clk,
     input  logic          rst,
@@ -81,7 +83,17 @@ module mpu_unit
     output logic [511:0]  write_data,
     input  logic          write_refused,
     input  logic          write_error,
-    input  logic          write_open
+    input  logic          write_open,
+    // banks' ports of the channels, as card/channel_ports.sv has them
+    /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
+    output logic [BANKS-1:0] bank_read_valid,
+    input  logic [BANKS-1:0] bank_read_ready,
+    output logic [31:0]   bank_read_line[BANKS],
+    input  logic [BANKS-1:0] bank_line_valid,
+    input  logic [511:0]  bank_line_data[BANKS],
+    input  logic [BANKS-1:0] bank_line_refused,
+    input  logic [BANKS-1:0] bank_line_error
+    /* verilator lint_on UNUSEDSIGNAL */
 );
   localparam int UNIT_TAG = TAG_BITS - 2;
   typedef logic [UNITS-1:0] units_t;
@@ -121,6 +133,7 @@ module mpu_unit
   command_t command;
   logic down;
   logic [1:0] verdict;
+  logic [MATMUL-1:0] banks_refused, banks_failed;  // of the channels' banks
   logic [15:0] matrix;
   logic [31:0] h_offset, h_stride;
   logic [5:0] adapter_row;
@@ -137,8 +150,8 @@ module mpu_unit
       .unit_idle(matmul_idle), .result_valid(matmul_valid), .result_ready(result_ready && !attends),
       .result_state(matmul_state), .result_status(matmul_status), .result_nonfinite_count(matmul_count),
       .result_nonfinite_row(matmul_first), .onchip_bytes(list_onchip_bytes), .adapter_columns(list_adapter_columns),
-      .row(matmul_row), .row_selected(matmul_selected), .row_number(row_number), .line_refused(refused[MATMUL-1:0]),
-      .line_error(failed[MATMUL-1:0]), .write_refused(write_refused), .write_error(write_error),
+      .row(matmul_row), .row_selected(matmul_selected), .row_number(row_number), .line_refused(refused[MATMUL-1:0] | banks_refused),
+      .line_error(failed[MATMUL-1:0] | banks_failed), .write_refused(write_refused), .write_error(write_error),
       .write_open(write_open), .abort_valid(matmul_abort), .announce_valid(announce), .command_valid(start),
       .command_ready(ready), .idle(idle), .done(done), .nonfinite_count(counts), .nonfinite_row(first_rows),
       .verdict(verdict), .adapter_row(adapter_row), .array_command(command), .down(down), .matrix(matrix),
@@ -175,27 +188,58 @@ module mpu_unit
       .write_bank(write_banks[FP16_ARRAY]), .write_line(write_lines[FP16_ARRAY]),
       .write_bytes(bytes_written[FP16_ARRAY]), .write_data(data_written[FP16_ARRAY])
   );
-  mpu_int8 #(
-      .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
-  ) int8 (
-      .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
-      .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
-      .k(command.k), .n(command.n), .rows(command.rows), .weight_line(command.weight_line), .first(command.first),
-      .merge(command.merge), .bank_first(command.bank_first), .bank_count(command.bank_count),
-      .has_bias(command.has_bias), .bias_bank(command.bias_bank), .bias_line(command.bias_line),
-      .x_bank(command.x_bank), .x_line(command.x_line), .x_stride(command.x_stride), .y_bank(command.y_bank),
-      .y_line(command.y_line), .y_stride(command.y_stride), .y_single(command.y_single), .four_bit(command.four_bit),
-      .group_log(command.group_log), .adapted(command.adapted), .row_scales(command.row_scales),
-      .done(done[INT8_ARRAY]), .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
-      .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
-      .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
-      .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
-      .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
-      .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
-      .line_data(line_data), .write_valid(asks_write[INT8_ARRAY]), .write_ready(write_taken[INT8_ARRAY]),
-      .write_bank(write_banks[INT8_ARRAY]), .write_line(write_lines[INT8_ARRAY]),
-      .write_bytes(bytes_written[INT8_ARRAY]), .write_data(data_written[INT8_ARRAY])
-  );
+  if (CHANNELS == 0) begin : alone
+    mpu_int8 #(
+        .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
+    ) int8 (
+        .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
+        .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
+        .k(command.k), .n(command.n), .rows(command.rows), .weight_line(command.weight_line), .first(command.first),
+        .merge(command.merge), .bank_first(command.bank_first), .bank_count(command.bank_count),
+        .has_bias(command.has_bias), .bias_bank(command.bias_bank), .bias_line(command.bias_line),
+        .x_bank(command.x_bank), .x_line(command.x_line), .x_stride(command.x_stride), .y_bank(command.y_bank),
+        .y_line(command.y_line), .y_stride(command.y_stride), .y_single(command.y_single), .four_bit(command.four_bit),
+        .group_log(command.group_log), .adapted(command.adapted), .row_scales(command.row_scales),
+        .done(done[INT8_ARRAY]), .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
+        .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
+        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
+        .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
+        .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
+        .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
+        .line_data(line_data), .write_valid(asks_write[INT8_ARRAY]), .write_ready(write_taken[INT8_ARRAY]),
+        .write_bank(write_banks[INT8_ARRAY]), .write_line(write_lines[INT8_ARRAY]),
+        .write_bytes(bytes_written[INT8_ARRAY]), .write_data(data_written[INT8_ARRAY])
+    );
+    assign bank_read_valid = '0;
+    assign bank_read_line[0] = '0;
+    assign {banks_refused, banks_failed} = '0;
+  end else begin : wide
+    logic wide_refused, wide_failed;
+    always_comb begin
+      {banks_refused, banks_failed} = '0;
+      banks_refused[INT8_ARRAY] = wide_refused;
+      banks_failed[INT8_ARRAY] = wide_failed;
+    end
+    integer_arrays #(
+        .CHANNELS(CHANNELS), .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
+    ) int8 (
+        .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
+        .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
+        .command(command), .done(done[INT8_ARRAY]), .refused(wide_refused), .failed(wide_failed),
+        .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
+        .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
+        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
+        .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
+        .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
+        .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]),
+        .line_bad(refused[INT8_ARRAY] || failed[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
+        .line_data(line_data), .write_valid(asks_write[INT8_ARRAY]), .write_ready(write_taken[INT8_ARRAY]),
+        .write_bank(write_banks[INT8_ARRAY]), .write_line(write_lines[INT8_ARRAY]),
+        .write_bytes(bytes_written[INT8_ARRAY]), .write_data(data_written[INT8_ARRAY]), .bank_read_valid(bank_read_valid),
+        .bank_read_ready(bank_read_ready), .bank_read_line(bank_read_line), .bank_line_valid(bank_line_valid),
+        .bank_line_data(bank_line_data), .bank_line_refused(bank_line_refused), .bank_line_error(bank_line_error)
+    );
+  end
   adapter #(
       .ROWS(ROWS)
   ) adapters (

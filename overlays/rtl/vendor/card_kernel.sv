@@ -18,6 +18,8 @@ module card_kernel
     parameter int                  LANES          = 32,  // of card
     parameter int                  DSP48          = 0,   // 1 for UltraScale+
     parameter int                  DSP58          = 0,   // 1 for Versal
+    parameter int                  CHANNELS       = 0,   // of card: the first ports are theirs, too
+    localparam int                 BANKS          = CHANNELS > 0 ? CHANNELS : 1,
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 4
 ) (
@@ -225,13 +227,17 @@ module card_kernel
   logic lines_written;
   logic [2:0] lines_written_id;
   logic lines_written_error;
+  logic [BANKS-1:0] channel_read_valid, channel_read_ready, channel_line_valid, channel_line_error;
+  logic [41:0] channel_read_line[BANKS];
+  logic [511:0] channel_line_data[BANKS];
   board_memory #(
       .PORTS(PORTS),
       .CONTROL_PORT(CONTROL_PORT),
       .FIRST_LINES(FIRST_LINES),
       .SPAN_BITS(SPAN_BITS),
       .ONCHIP_BYTES(ONCHIP_BYTES),
-      .ID_BITS(ID_BITS - 1)
+      .ID_BITS(ID_BITS - 1),
+      .CHANNELS(CHANNELS)
   ) memory (
       .clk(ap_clk),
       .rst(rst),
@@ -254,6 +260,12 @@ module card_kernel
       .written(lines_written),
       .written_id(lines_written_id),
       .written_error(lines_written_error),
+      .channel_read_valid(channel_read_valid),
+      .channel_read_ready(channel_read_ready),
+      .channel_read_line(channel_read_line),
+      .channel_line_valid(channel_line_valid),
+      .channel_line_error(channel_line_error),
+      .channel_line_data(channel_line_data),
       .memory_valid(memory_valid),
       .memory_ready(memory_ready),
       .memory_address(memory_address),
@@ -351,7 +363,8 @@ module card_kernel
       .CYCLES_PER_MS(CYCLES_PER_MS),
       .LANES(LANES),
       .DSP48(DSP48),
-      .DSP58(DSP58)
+      .DSP58(DSP58),
+      .CHANNELS(CHANNELS)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),
@@ -405,6 +418,12 @@ module card_kernel
       .lines_written(lines_written),
       .lines_written_id(lines_written_id),
       .lines_written_error(lines_written_error),
+      .channel_read_valid(channel_read_valid),
+      .channel_read_ready(channel_read_ready),
+      .channel_read_line(channel_read_line),
+      .channel_line_valid(channel_line_valid),
+      .channel_line_error(channel_line_error),
+      .channel_line_data(channel_line_data),
       .link_up(link_up),
       .rx_valid(rx_valid),
       .rx_ready(rx_ready),

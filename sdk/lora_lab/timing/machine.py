@@ -181,6 +181,6 @@ def machine_of_overlay(overlay: Overlay) -> Machine:
         lm_head=True,
         kv_onchip_bytes=0.0,
         banks=len(weight_banks),
-        merge=overlay.merge,
+        merge=overlay.merge if isinstance(overlay.merge, int) else 1,
         block_bytes=abi.BLOCK_BYTES_FP16,
     )

@@ -98,40 +98,37 @@ class TablePlacement:
 
 class Stripes:
     """One running request number over the weight banks, so there are no gaps between matrices with
-    blocks of equal size. Blocks of another size begin in a new row of requests."""
+    requests of equal size. Requests of another size begin in a new row of them."""
 
     def __init__(self, banks: Banks) -> None:
         self.banks = banks
         self.requests = 0  # of the size below, from the line below on
-        self._block_bytes = abi.BLOCK_BYTES_FP16
+        self._request_lines = 0  # that one request occupies in a bank
         self._line = 0
 
     @property
     def end_line(self) -> int:
         """First line that no matrix occupies in any of the banks."""
         rows = -(-self.requests // self.banks.weight_count)
-        return self._line + rows * self._row_lines
-
-    @property
-    def _row_lines(self) -> int:
-        """Lines of a bank that one request occupies."""
-        return self.banks.merge * self._block_bytes // abi.LINE_BYTES
+        return self._line + rows * self._request_lines
 
     def place(self, spec: MatrixSpec, reserved_lines: int) -> MatrixPlacement | None:
         """Places the next matrix; None if fewer than `reserved_lines` would remain free."""
-        before = self.requests, self._block_bytes, self._line
-        if spec.block_bytes != self._block_bytes:
-            self._line, self.requests = self.end_line, 0
-            self._block_bytes = spec.block_bytes
-        row, first = divmod(self.requests, self.banks.weight_count)
-        line = self._line + row * self._row_lines
+        before = self.requests, self._request_lines, self._line
         banks = self.banks
+        merge = banks.overlay.request_blocks(spec.k)
+        lines = merge * spec.block_bytes // abi.LINE_BYTES
+        if lines != self._request_lines:
+            self._line, self.requests = self.end_line, 0
+            self._request_lines = lines
+        row, first = divmod(self.requests, banks.weight_count)
+        line = self._line + row * lines
         placed = MatrixPlacement(
-            spec, banks.weight_first, banks.weight_count, banks.merge, first, line, False
+            spec, banks.weight_first, banks.weight_count, merge, first, line, False
         )
         self.requests += placed.requests
         if self.end_line + reserved_lines > self.banks.weight_lines:
-            self.requests, self._block_bytes, self._line = before
+            self.requests, self._request_lines, self._line = before
             return None
         return placed
 
@@ -164,7 +161,7 @@ class Shelf:
 
     def matrix(self, spec: MatrixSpec) -> MatrixPlacement:
         """Places a whole matrix outside the weight banks."""
-        merge = self.banks.merge
+        merge = self.banks.overlay.request_blocks(spec.k)
         count = -(-spec.blocks // merge) * merge * spec.block_bytes
         line = self.take(spec.name, count) // abi.LINE_BYTES
         return MatrixPlacement(spec, self.bank, 1, merge, 0, line, True)
@@ -176,7 +173,7 @@ class Banks:
     def __init__(self, overlay: Overlay, board: Board, rank: int) -> None:
         self.board = board
         self.rank = rank
-        self.merge = overlay.merge
+        self.overlay = overlay
         self.control = overlay.control_bank
         self.spill = tuple(overlay.spill_banks)
         self.weight_first = overlay.weight_banks[0]

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lora_host.overlay import COLUMN
+
 if TYPE_CHECKING:
     from lora_sdk.plan.banks import MatrixPlacement
     from lora_sdk.plan.model_plan import Plan
@@ -58,9 +60,9 @@ def requests_report(plan: Plan) -> dict[str, Any]:
     }
 
 
-def ratios(merge: int) -> tuple[int, ...]:
-    """The ratios that are shown, the overlay's own among them."""
-    return tuple(sorted({*RATIOS, merge}))
+def ratios(merge: int | str) -> tuple[int, ...]:
+    """The ratios that are shown, the overlay's own among them where it is a number."""
+    return tuple(sorted({*RATIOS, merge} if isinstance(merge, int) else RATIOS))
 
 
 def _stream(stream: Stream, shown: tuple[int, ...]) -> dict[str, Any]:
@@ -91,9 +93,11 @@ def _total(found: list[Stream], ratio: int) -> dict[str, int]:
 
 def request_lines(found: dict[str, Any]) -> Iterator[str]:
     """The same as text."""
+    merge = found["merge"]
+    merged = "a column tile" if merge == COLUMN else f"{merge} block{'s' if merge > 1 else ''}"
     yield (
         f"memory requests per decoded token, board {found['board']}; the overlay merges "
-        f"{found['merge']} block{'s' if found['merge'] > 1 else ''} per request"
+        f"{merged} per request"
     )
     shown = [one["ratio"] for one in found["total"]]
     yield f"{'matrix':<14}{'block B':>8}" + "".join(f"{f'M = {ratio}':>22}" for ratio in shown)

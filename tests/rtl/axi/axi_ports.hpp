@@ -85,6 +85,7 @@ template <class Model> class AxiPorts {
     bool eager = false;    // takes at once, and answers a cycle later
     uint32_t takes = 1;    // an address in so many cycles
     uint32_t latency = 20; // cycles, and up to as many more
+    uint32_t channels = 0; // the first ports are read by channels too, with ID 0
     uint64_t bursts = 0, lines = 0, full = 0, ends_page = 0, writes = 0, errors = 0;
     std::function<void(uint64_t first, uint32_t lines)> on_burst = [](uint64_t, uint32_t) {
     }; // of the units
@@ -100,7 +101,8 @@ template <class Model> class AxiPorts {
         cycle_++;
         for (uint32_t p = 0; p < ports_.size(); p++) {
             Port &port = ports_[p];
-            port.rules.see(model_, resets, p == control_, banks_[p].first, banks_[p].bytes);
+            port.rules.see(model_, resets, p == control_ || p < channels, banks_[p].first,
+                           banks_[p].bytes);
             if (resets) port.forget();
             else see(p, port);
         }

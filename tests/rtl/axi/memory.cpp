@@ -6,6 +6,7 @@
 #include "Vboard_memory.h"
 #include <verilated.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@ using Model = Vboard_memory;
 enum : uint32_t {
     PORTS = 4,
     CONTROL = 2,
+    CHANNELS = 2,
     ONCHIP_LINES = 256,
     WRITES = 8,
     TAG_BITS = 20,
@@ -33,7 +35,8 @@ const std::vector<BankRange> BANKS = {{0, 64 << 10},
 
 struct Counts {
     uint64_t reads = 0, writes = 0, onchip = 0, unmapped = 0, failed = 0, failed_writes = 0,
-             words = 0, chunks = 0, resets = 0, longest = 0, after_control = 0, cycles = 0;
+             words = 0, chunks = 0, resets = 0, longest = 0, after_control = 0, cycles = 0,
+             of_channels = 0, failed_of_channels = 0;
 };
 
 class Bench {
@@ -59,12 +62,14 @@ class Bench {
               model_, BANKS, CONTROL,
               [this](bool, uint64_t a, uint64_t s, Line &l) { return access(a, s, l); }, seed + 1) {
         Verilated::randSeed(int(seed) | 1);
+        ports_.channels = CHANNELS;
         ports_.on_burst = [this](uint64_t first, uint32_t count) { held(first, count); };
     }
 
     void reset() {
         model_.rst = 1;
         model_.read_valid = model_.write_valid = model_.memory_valid = model_.ar_valid = 0;
+        model_.channel_read_valid = 0;
         ports_.quiet();
         for (uint32_t i = 0; i < 40; i++) clock();
         model_.rst = 0;
@@ -77,6 +82,7 @@ class Bench {
         chunks_.clear();
         owed_words_.clear();
         failed_.clear();
+        for (auto &channel : channels_) channel = {};
         for (uint32_t i = 0; i < 40; i++) clock();
         // what was being written when the reset came may be there or not
         for (auto it = known_.begin(); it != known_.end();)
@@ -208,6 +214,7 @@ class Bench {
             for (uint32_t i = 0; i < 16; i++) model_.write_data[i] = write_data_[i];
         }
         ask_control();
+        ask_channels();
         clock();
     }
 
@@ -251,6 +258,57 @@ class Bench {
                                key(read_onchip_, read_line_));
         write_bytes_ = chance_() % 4 ? uint64_t(chance_()) << 32 | chance_() | 1 : ~0ull;
         for (uint32_t &word : write_data_) word = chance_();
+    }
+
+    // --- what channels ask: lines of their bank, a run each ---
+    struct Channel {
+        bool held = false;
+        uint64_t line = 0, left = 0;
+        std::deque<Read> reads;
+    };
+
+    void ask_channels() {
+        model_.channel_read_valid = 0;
+        for (uint32_t i = 0; i < CHANNELS; i++) {
+            Channel &channel = channels_[i];
+            if (!channel.held && chance_() % 8 < busy_) plan_channel(i, channel);
+            model_.channel_read_valid |= uint32_t(channel.held) << i;
+            model_.channel_read_line[i] = channel.line;
+        }
+    }
+
+    void plan_channel(uint32_t i, Channel &channel) {
+        if (channel.left) channel.line++, channel.left--;
+        if (!channel.left) {
+            channel.left = 1 + chance_() % 40;
+            channel.line = BANKS[i].first / 64 + chance_() % (BANKS[i].bytes / 64 - channel.left);
+        }
+        channel.held = may_take(key(false, channel.line), held_write_,
+                                key(write_onchip_, write_line_));
+        if (channel.held) open_lines_.insert(key(false, channel.line));
+    }
+
+    void see_channels() {
+        for (uint32_t i = 0; i < CHANNELS; i++) {
+            Channel &channel = channels_[i];
+            if (model_.channel_line_valid >> i & 1) {
+                if (channel.reads.empty()) fail("a line that no channel waits for", i);
+                const Read &read = channel.reads.front();
+                if ((model_.channel_line_error >> i & 1) != read.fails)
+                    fail("error of a channel's line", read.place);
+                if (!read.fails &&
+                    std::memcmp(&model_.channel_line_data[i][0], read.line.data(), 64))
+                    fail("bytes of a channel's line", read.place);
+                counts.of_channels++;
+                counts.failed_of_channels += read.fails;
+                open_lines_.erase(open_lines_.find(read.place));
+                channel.reads.pop_front();
+            }
+            if (!(model_.channel_read_valid & model_.channel_read_ready & 1u << i)) continue;
+            uint64_t place = key(false, channel.line);
+            channel.reads.push_back({false, bad(channel.line), at(known_, place), place});
+            channel.held = false;
+        }
     }
 
     // --- what the control asks: chunks of lists, words of its window ---
@@ -352,6 +410,7 @@ class Bench {
         if (model_.line_valid) see_line();
         if (model_.written) see_written();
         see_control();
+        see_channels();
         if (model_.read_valid && model_.read_ready) read_taken();
         if (model_.write_valid && model_.write_ready) write_taken();
     }
@@ -425,8 +484,18 @@ class Bench {
 
     void drain() {
         held_read_ = held_write_ = false;
-        for (uint32_t i = 0; !reads_.empty() || !writes_.empty() || !owed_words_.empty() ||
-                             !chunks_.empty() || model_.memory_valid || model_.ar_valid;
+        model_.channel_read_valid = 0;
+        auto waits = [this] {
+            return std::any_of(channels_.begin(), channels_.end(),
+                               [](const Channel &one) { return !one.reads.empty(); });
+        };
+        for (auto &channel : channels_) {
+            if (channel.held) open_lines_.erase(open_lines_.find(key(false, channel.line)));
+            channel.held = false;
+        }
+        for (uint32_t i = 0;
+             waits() || !reads_.empty() || !writes_.empty() || !owed_words_.empty() ||
+             !chunks_.empty() || model_.memory_valid || model_.ar_valid;
              i++) {
             if (i == 20000) fail("an answer does not come");
             model_.read_valid = model_.write_valid = 0;
@@ -445,6 +514,7 @@ class Bench {
     std::multiset<uint64_t> open_lines_;
     std::map<uint64_t, std::deque<uint64_t>> waiting_;
     std::deque<Chunk> chunks_;
+    std::array<Channel, CHANNELS> channels_;
     std::deque<std::pair<uint64_t, uint64_t>> owed_words_; // address, order
     uint32_t busy_ = 4, tag_ = 0, left_ = 0, write_id_ = 0;
     uint64_t next_ = 0, read_line_ = 0, write_line_ = 0, write_bytes_ = 0;
@@ -469,9 +539,11 @@ int main(int, char **given) {
         "{\"lines\": %lu, \"writes\": %lu, \"onchip\": %lu, \"unmapped\": %lu, \"failed\": %lu, "
         "\"failed_writes\": %lu, \"words\": %lu, \"chunks\": %lu, \"resets\": %lu, \"bursts\": "
         "%lu, "
-        "\"burst_lines\": %lu, \"full\": %lu, \"ends_page\": %lu, \"after_control\": %lu, ",
+        "\"burst_lines\": %lu, \"full\": %lu, \"ends_page\": %lu, \"after_control\": %lu, "
+        "\"of_channels\": %lu, \"failed_of_channels\": %lu, ",
         c.reads, c.writes, c.onchip, c.unmapped, c.failed, c.failed_writes, c.words, c.chunks,
-        c.resets, ports.bursts, ports.lines, ports.full, ports.ends_page, c.after_control);
+        c.resets, ports.bursts, ports.lines, ports.full, ports.ends_page, c.after_control,
+        c.of_channels, c.failed_of_channels);
     uint64_t cycles = bench.stream(0x100000, 1024);
     std::printf("\"stream\": %lu, \"stream_bursts\": %lu, ", cycles, bench.stream_bursts);
     for (uint32_t i = 0; i < 100; i++) bench.single(0x400 + 37 * i % 1000);
