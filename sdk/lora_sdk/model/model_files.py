@@ -158,7 +158,7 @@ class GgufModel:
 
     @cached_property
     def _container(self) -> GgufContainer:
-        return GgufContainer(self._file)
+        return GgufContainer(self._file, self._row.one_plus)
 
     def config_values(self) -> dict[str, Any]:
         """The fields of config.json that the metadata means."""
