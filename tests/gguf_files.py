@@ -52,12 +52,13 @@ def write_gguf(
     types: Types = as_f16,
     factor: float = 1.0,
     more: Callable[[gguf.GGUFWriter], None] | None = None,
+    split: int = 0,
 ) -> Path:
     """Write a variant's model, its tensors in the `types` that a function of the file's name and
-    the array gives. `more` adds keys."""
+    the array gives. `more` adds keys. `split`: that many tensors at most in a file."""
     config = which.config
     architecture = gguf.MODEL_ARCH[ARCHITECTURES[config["model_type"]]]
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[architecture])
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[architecture], split_max_tensors=split)
     add_keys(writer, config)
     add_tokens(writer, config["vocab_size"])
     if more is not None:

@@ -18,7 +18,8 @@ TEMPLATE = "tokenizer.chat_template"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"
 MAX_TOKEN = 4096
-STRIPPING = ("phi3",)  # architectures whose special tokens take spaces with them, which no key says
+STRIPPING = ("phi3",)  # architectures whose special tokens take the spaces behind them, by no key
+KEEPING = ("<unk>", "<s>", "<|endoftext|>")  # but these
 SPECIAL = {
     "bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding",
 }  # fmt: skip
@@ -103,19 +104,13 @@ class GgufTokenizer:
 
     def sentence_piece(self) -> dict[str, Any]:
         """SentencePiece's BPE: the pair with the best score is merged; bytes for the rest."""
-        architecture = self.metadata.text("general.architecture")
-        if architecture in STRIPPING:
-            expected = "one whose keys define how special tokens are cut out"
-            raise self._inexact("general.architecture", architecture, expected)
         vocabulary = {token: index for index, token in enumerate(self.tokens)}
         scores = self.metadata.numbers(f"{LEAD}scores", len(self.tokens)).astype(float)
         for name in ("remove_extra_whitespaces", "escape_whitespaces"):
             wanted = name == "escape_whitespaces"
             if self.metadata.flag(LEAD + name, wanted) != wanted:
                 raise self._inexact(LEAD + name, not wanted, str(wanted).lower())
-        unknown = [token for token, kind in zip(self.tokens, self.types, strict=True) if kind == 2]
-        if len(unknown) != 1:
-            raise self._inexact(f"{LEAD}token_type", f"{len(unknown)} unknown tokens", "one")
+        unknown = self._unknown()
         merged = [
             (token, score)
             for token, score, kind in zip(self.tokens, scores.tolist(), self.types, strict=True)
@@ -127,7 +122,7 @@ class GgufTokenizer:
             raise self._inexact(
                 f"{LEAD}tokens", str(error), "the vocabulary of a tokenizer"
             ) from None
-        model = _bpe(vocabulary, merges, unk_token=unknown[0], fuse_unk=True, byte_fallback=True)
+        model = _bpe(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
         found = self._whole(model, (CONTROL, UNKNOWN))
         prefix = self.metadata.flag(f"{LEAD}add_space_prefix", True)
         replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
@@ -136,6 +131,16 @@ class GgufTokenizer:
         found["decoder"] = {"type": "Sequence", "decoders": _spm_decoders(prefix)}
         found["post_processor"] = self._ends(True, 1)
         return found
+
+    def _unknown(self) -> str:
+        """The token of what is no other: the only one of that type, or without one by its id."""
+        found = [token for token, kind in zip(self.tokens, self.types, strict=True) if kind == 2]
+        named = self._token("unknown")
+        if not found and named is not None:
+            return self.tokens[named]
+        if len(found) != 1:
+            raise self._inexact(f"{LEAD}token_type", f"{len(found)} unknown tokens", "one")
+        return found[0]
 
     def _split(self) -> Split:
         key = f"{LEAD}pre"
@@ -154,10 +159,12 @@ class GgufTokenizer:
 
     def _whole(self, model: dict[str, Any], special: Sequence[int]) -> dict[str, Any]:
         """Everything with tokens that are found in a text before it is split."""
+        stripping = self.metadata.text("general.architecture") in STRIPPING
         added = [
             {
                 "id": index, "content": token, "single_word": False, "lstrip": False,
-                "rstrip": False, "normalized": False, "special": kind in special,
+                "rstrip": stripping and token not in KEEPING, "normalized": False,
+                "special": kind in special,
             }
             for index, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
             if kind in (*special, USER_DEFINED) and token

@@ -66,8 +66,8 @@ class Architecture:
     others. `more`: other keys and their fields. `present`: fields that say whether a tensor is
     there. `derived`: further fields from those and the tensors' names. `rotary`: the field of the
     part of a head that is rotated. `window`: whether a sliding window may be named. `pairs`: rows
-    of q and k lie as adjacent pairs. `one_plus`: norms are stored as 1 + w. `period`: every how many
-    layers one has no window, 0 for families without such layers. `fused`: tensors that hold several
+    of q and k lie as adjacent pairs. `one_plus`: norms are stored as 1 + w. `period`: one layer
+    in so many has no window, 0 for families without such layers. `fused`: tensors that hold several
     parts. `two_norms`: names of the norms of a parallel residual with two, where they differ."""
 
     model_type: str

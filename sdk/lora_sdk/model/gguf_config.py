@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lora_host.errors import ModelError
+from lora_sdk.gguf.blocks import check_readable
 from lora_sdk.gguf.file import GgufFile
 from lora_sdk.gguf.values import Array
 from lora_sdk.model.fields import MAX_POSITIONS
@@ -30,7 +31,7 @@ ENDS = ("eos", "eot", "eom")  # tokens after which llama.cpp ends a text, too
 
 def architecture_of(file: GgufFile) -> Architecture:
     """The row of the file's architecture. ModelError: one that is not supported, or a file that
-    is no whole model."""
+    is no whole model, or has a tensor of a type that is not read."""
     name = file.metadata.text("general.architecture")
     if name not in ARCHITECTURES:
         raise file.metadata.error(
@@ -39,11 +40,8 @@ def architecture_of(file: GgufFile) -> Architecture:
     kind = file.metadata.text("general.type", "model")
     if kind != "model":
         raise file.metadata.error("general.type", kind, "model: the file is no whole model")
-    parts = file.metadata.integer("split.count", 1, 0, 2**16 - 1)
-    if parts > 1:
-        raise file.metadata.error(
-            "split.count", parts, "1; join the parts with: llama-gguf-split --merge FIRST OUT"
-        )
+    for tensor in file.tensors.values():
+        check_readable(tensor.type, f"{file.path}: tensor {tensor.name}")
     return ARCHITECTURES[name]
 
 
