@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow formal \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray real lint ext c-test rv32 rtl rtl-slow formal \
   rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -63,6 +63,10 @@ parity: $(VENV)/.installed-parity
 # Other projects' programs that measure models through `lora serve`.
 clients: $(VENV)/.installed-clients
 	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
+
+# Trained models that packages hold, beside transformers in float32: some minutes, and 0.4 GB fetched.
+real: $(VENV)/.installed-real
+	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
 
 # Replicas on three Ray nodes of this machine.
 ray: $(VENV)/.installed-ray
@@ -156,6 +160,13 @@ $(VENV)/.installed-parity: $(VENV)/.installed-test
 
 $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet 'lora-fpga[clients]'
+	touch $@
+
+# With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.
+$(VENV)/.installed-real: $(VENV)/.installed-parity requirements/real.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements/real.txt
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary llama-cpp-python -d $(VENV)/real \
+	  llama-cpp-python==0.3.36
 	touch $@
 
 $(VENV)/.installed-ray: $(VENV)/.installed-test

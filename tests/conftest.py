@@ -64,6 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-ray", action="store_true", help="missing ray fails instead of skipping"
     )
     parser.addoption(
+        "--require-real", action="store_true", help="missing models fail instead of skipping"
+    )
+    parser.addoption(
+        "--vocabularies", metavar="DIR", help="where llama_cpp_python's sources are, for make real"
+    )
+    parser.addoption(
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",

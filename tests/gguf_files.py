@@ -23,7 +23,9 @@ ARCHITECTURES = {
     "granite": "GRANITE", "smollm3": "SMOLLM3", "phi": "PHI2", "phi3": "PHI3",
     "stablelm": "STABLELM", "starcoder2": "STARCODER2", "gpt2": "GPT2", "gpt_bigcode": "STARCODER",
     "gpt_neox": "GPTNEOX", "bloom": "BLOOM", "mpt": "MPT", "falcon": "FALCON",
+    "gemma": "GEMMA", "gemma2": "GEMMA2", "gemma3_text": "GEMMA3",
 }  # fmt: skip
+GEMMA = ("gemma", "gemma2", "gemma3_text")
 PERMUTED = ("llama", "mistral", "granite", "smollm3")
 
 
@@ -50,12 +52,13 @@ def write_gguf(
     types: Types = as_f16,
     factor: float = 1.0,
     more: Callable[[gguf.GGUFWriter], None] | None = None,
+    split: int = 0,
 ) -> Path:
     """Write a variant's model, its tensors in the `types` that a function of the file's name and
-    the array gives. `more` adds keys."""
+    the array gives. `more` adds keys. `split`: that many tensors at most in a file."""
     config = which.config
     architecture = gguf.MODEL_ARCH[ARCHITECTURES[config["model_type"]]]
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[architecture])
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[architecture], split_max_tensors=split)
     add_keys(writer, config)
     add_tokens(writer, config["vocab_size"])
     if more is not None:
@@ -94,7 +97,9 @@ def converted(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dict[s
     found = {}
     for name, array in tensors.items():
         moved = array
-        if kind in PERMUTED and ".q_proj." in name:
+        if kind.startswith("gemma") and name.endswith("norm.weight"):
+            moved = array + np.float32(1)
+        elif kind in PERMUTED and ".q_proj." in name:
             moved = _adjacent(array, heads)
         elif kind in PERMUTED and ".k_proj." in name:
             moved = _adjacent(array, kv_heads)
@@ -161,6 +166,8 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     heads = _field(config, "num_attention_heads", "n_head", "n_heads")
     size = config.get("head_dim") or hidden // heads
     rope = config.get("rope_parameters") or {}
+    local = rope.get("sliding_attention", {})
+    rope = rope.get("full_attention", rope)
     writer.add_context_length(
         _field(config, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
     )
@@ -174,7 +181,7 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     _add_eps(writer, config)
     factor = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor")
     factor = factor or config.get("rotary_pct") or (0.5 if config["model_type"] == "phi" else 1.0)
-    if config["model_type"] not in ("gpt2", "gpt_bigcode", "bloom", "mpt"):
+    if config["model_type"] not in ("gpt2", "gpt_bigcode", "bloom", "mpt", *GEMMA):
         writer.add_rope_dimension_count(int(factor * size))
     if "head_dim" in config:
         writer.add_key_length(size)
@@ -191,7 +198,8 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         scale = config["max_position_embeddings"] / original
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
-    if (config.get("rope_scaling") or {}).get("type") == "linear":
+    scaling = config.get("rope_scaling") or {}
+    if "linear" in (scaling.get("type"), scaling.get("rope_type")):
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(config["rope_scaling"]["factor"])
     if config["model_type"] in ("gpt_neox", "stablelm"):
@@ -203,9 +211,29 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_logit_scale(config["logits_scaling"])
     if config.get("sliding_window") and not config.get("max_window_layers"):
         writer.add_sliding_window(config["sliding_window"])
+    if config["model_type"] in GEMMA:
+        _add_gemma(writer, config, local)
     if config["model_type"] == "mpt":
         writer.add_max_alibi_bias(8)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+
+
+def _add_gemma(
+    writer: gguf.GGUFWriter, config: Mapping[str, Any], local: Mapping[str, Any]
+) -> None:
+    theta = local.get("rope_theta") or config.get("rope_local_base_freq")
+    if theta:
+        writer.add_rope_freq_base_swa(theta)
+    if config.get("attn_logit_softcapping"):
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+    if config.get("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if config.get("layer_types"):
+        writer.add_sliding_window_pattern(
+            [kind == "sliding_attention" for kind in config["layer_types"]]
+        )
+    elif "sliding_window_pattern" in config:
+        writer.add_sliding_window_pattern(config["sliding_window_pattern"])
 
 
 def _one_kv_head(config: Mapping[str, Any]) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
+from lora_host.errors import ModelError
 from lora_sdk import Engine
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.model.checkpoint import Checkpoint
@@ -99,6 +101,44 @@ def test_inspect_says_what_boards_make_of_it(tmp_path: Path) -> None:
     assert facts["keys"]["llama.block_count"] == layers
     assert facts["tensors"]["blk.0.ffn_up.weight"] == {"type": "Q4_0", "shape": [160, 96]}
     assert "21 matrices W4A16" in gguf_table(facts)
+
+
+def test_any_file_is_listed(tmp_path: Path) -> None:
+    """Families and types that no board runs, too: what refuses them is in the list."""
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "mamba")
+    kind = gguf.GGMLQuantizationType.IQ2_XXS
+    writer.add_tensor("blk.0.x.weight", np.zeros((3, 66), np.uint8), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    facts = inspect_gguf(tmp_path / "a.gguf", None)
+    assert facts["tensors"] == {"blk.0.x.weight": {"type": "IQ2_XXS", "shape": [3, 256]}}
+    assert "general.architecture is 'mamba'" in facts["refused"]
+    assert "on the boards   no: " in gguf_table(facts)
+
+
+def test_parts_are_one_model(file: Path, tmp_path: Path) -> None:
+    """As llama.cpp's own writer splits: keys in the first, tensors in all."""
+    reader = gguf.GGUFReader(file)
+    write_gguf(WHICH, tmp_path / "m.gguf", factor=3.0, split=5)
+    parts = sorted(tmp_path.glob("m-*-of-*.gguf"))
+    assert len(parts) > 2 and parts[0].name.startswith("m-00001-of-")
+    whole, split = Checkpoint.open(file), Checkpoint.open(parts[0])
+    assert whole.config == split.config and whole.names == split.names
+    for name in whole.names:
+        if len(whole.shape(name)) == 1:
+            assert whole.vector(name).tobytes() == split.vector(name).tobytes()
+        elif name.startswith("embed."):
+            assert whole.table(name).tobytes() == split.table(name).tobytes()
+        else:
+            assert whole.matrix(name).tobytes() == split.matrix(name).tobytes()
+    split.forget()
+    assert inspect_gguf(parts[0], None)["types"] == inspect_gguf(file, None)["types"]
+    assert len(inspect_gguf(parts[0], None)["tensors"]) == len(reader.tensors)
+    parts[1].unlink()
+    with pytest.raises(ModelError, match=r"00002-of-.*cannot be read"):
+        Checkpoint.open(parts[0])
 
 
 def test_blocks_are_read_in_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,9 +14,21 @@ from tests.hostile_cases.files import CHAT, PLAN, RUN
 LLAMA = made.key("general.architecture", made.TEXT, made.text("llama"))
 
 
-def content(place: Place, *, data: object, command: Words = PLAN) -> Words:
+def content(place: Place, *, data: object, command: Words = PLAN, name: str = "a.gguf") -> Words:
     """A file of these bytes."""
-    return (*command, put(place.path / "a.gguf", data))
+    return (*command, put(place.path / name, data))
+
+
+def two_parts(place: Place) -> Words:
+    """The second says another count."""
+    for part, count in ((1, b"\0\0"), (2, b"\1\0")):
+        keys = [
+            LLAMA,
+            made.key("split.no", 2, count),
+            made.key("split.count", 2, bytes((1 + part, 0))),
+        ]
+        put(place.path / f"a-{part:05}-of-00002.gguf", made.file(keys))
+    return (*PLAN, place.path / "a-00001-of-00002.gguf")
 
 
 def folder_of_files(place: Place) -> Words:
@@ -99,7 +111,12 @@ CASES = (
     Case("gguf: an architecture of 10^6 letters", partial(FILE, data=made.file([made.key("general.architecture", made.TEXT, made.text("a" * 10**6))])), "expected one of llama"),
     Case("gguf: architecture a number", partial(FILE, data=made.file([made.key("general.architecture", made.U32, bytes(4))])), "expected a text"),
     Case("gguf: an adapter", partial(FILE, data=made.file([LLAMA, made.key("general.type", made.TEXT, made.text("adapter"))])), "no whole model"),
-    Case("gguf: one of three parts", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\3\0")])), "llama-gguf-split --merge"),
+    Case("gguf: a split without a number", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\3\0")])), "split.no is missing"),
+    Case("gguf: a split of another name", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\3\0"), made.key("split.no", 2, b"\0\0")])), "expected NAME-00001-of-00003.gguf"),
+    Case("gguf: the third part", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\3\0"), made.key("split.no", 2, b"\2\0")])), "name the first part"),
+    Case("gguf: 65535 parts", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\xff\xff")])), "split.count is 65535"),
+    Case("gguf: parts that are missing", partial(content, name="a-00001-of-00003.gguf", data=made.file([LLAMA, made.key("split.count", 2, b"\3\0"), made.key("split.no", 2, b"\0\0")])), "a-00002-of-00003.gguf: cannot be read"),
+    Case("gguf: parts of another model", partial(two_parts), "split.count is 3, expected 2"),
     Case("gguf: experts", partial(FILE, data=made.file([LLAMA, made.key("llama.expert_count", made.U32, b"\x08\0\0\0")])), "mixtures of experts are not supported"),
     Case("gguf: a key that is unknown", partial(FILE, data=made.file([LLAMA, made.key("llama.attn_logit_softcapping", made.F32, bytes(4))])), "llama.attn_logit_softcapping"),
     Case("gguf: no tensors", partial(FILE, data=made.file([LLAMA])), "token_embd.weight is missing"),
@@ -109,7 +126,7 @@ CASES = (
     Case("gguf: a side of -1", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (-1, 4))])), "has the sides"),
     Case("gguf: 2^93 elements", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (2**31 - 1,) * 3)])), "has the sides"),
     Case("gguf: a tensor of type 999", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (4,), 999)])), "type number 999, which is not supported"),
-    Case("gguf: IQ2_XXS", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (256,), 16)])), "type IQ2_XXS, which is not supported"),
+    Case("gguf: IQ2_XXS", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (256,), 16)], bytes(99))), "type IQ2_XXS, which is not supported"),
     Case("gguf: half a block", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (48, 2), 8)])), "no multiple of a block of Q8_0"),
     Case("gguf: a vector in blocks", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (32,), 8), made.tensor("token_embd.weight", (8, 8), 0, 64)], bytes(999))), "is missing"),
     Case("gguf: an offset of 3", partial(FILE, data=made.file([LLAMA], [made.tensor("a", (4,), 0, 3)], bytes(99))), "expected a multiple of 32"),

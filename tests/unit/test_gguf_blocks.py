@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
-from lora_sdk.gguf.blocks import BlockArray, TensorType, tensor_type
+from lora_sdk.gguf.blocks import BlockArray, TensorType, check_readable, tensor_type
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.columns import Int4Columns
 from tests.drive import Driver, open_runner
@@ -19,14 +19,21 @@ from tests.variant_tensors import make_tensors
 from tests.variants import Variant, variant, write_checkpoint, write_weights
 
 KINDS = gguf.GGMLQuantizationType
-IN_BLOCKS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+IN_BLOCKS = (
+    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
+    "IQ4_XS", "MXFP4",
+)  # fmt: skip
+ONE_SCALE = ("Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS")
 BYTES_OF_A_SCALE = {"Q2_K": (80, 84), "Q3_K": (108, 110), "Q6_K": (208, 210)}
 
 
 def random_blocks(kind: str, count: int) -> np.ndarray:
     """Any bytes, with FP16 scales of about 2^-7."""
     blocks = np.random.default_rng(3).integers(0, 256, (count, of(kind).bytes)).astype(np.uint8)
-    start, stop = BYTES_OF_A_SCALE.get(kind, (0, 2 if kind in ("Q4_0", "Q5_0", "Q8_0") else 4))
+    start, stop = BYTES_OF_A_SCALE.get(kind, (0, 2 if kind in ONE_SCALE else 4))
+    if kind == "MXFP4":  # a power of two, any
+        blocks[:, 0] = np.arange(count) * 250 // (count - 1)
+        return blocks
     for high in range(start + 1, stop, 2):
         blocks[:, high] = blocks[:, high] & 0x83 | 0x20
     return blocks
@@ -48,10 +55,16 @@ def test_blocks_are_the_packages_numbers(kind: str) -> None:
     assert np.array_equal(matrix[[5, 1], 2:9], wanted[[5, 1], 2:9])
 
 
-@pytest.mark.parametrize("name", ["IQ2_XXS", "IQ4_NL", "IQ1_M", "TQ1_0", "MXFP4", "I32", "Q8_K"])
+@pytest.mark.parametrize("name", ["IQ2_XXS", "IQ3_S", "IQ1_M", "TQ1_0", "NVFP4", "I32", "Q8_K"])
 def test_other_types_are_refused_by_name(name: str) -> None:
     with pytest.raises(ModelError, match=f"tensor a has the type {name}, which is not supported"):
-        tensor_type(KINDS[name].value, "tensor a")
+        check_readable(of(name), "tensor a")
+
+
+def test_all_types_of_the_package_have_its_sizes() -> None:
+    """So that any file can be listed."""
+    for kind, sizes in gguf.GGML_QUANT_SIZES.items():
+        assert (of(kind.name).elements, of(kind.name).bytes) == sizes, kind.name
 
 
 def whole_blocks(name: str) -> Variant:

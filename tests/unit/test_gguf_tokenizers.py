@@ -22,7 +22,10 @@ from tests.variant_tokenizer import make_tokenizer
 TEXTS = (
     "hello <s>world</s>", "  don't\tWE'LL 12345 67\r\n\r\n  x", "", " a",
     "\u00c4\u0041\u0308 \u2603", "tab\t\tand  two\n \n spaces  ", "<tool>a<tool>",
-    "\u4f60\u597d, 1\u00bd", "...!?\n\n$x",
+    "\u4f60\u597d, 1\u00bd", "...!?\n\n$x", "camelCaseHTTPServer Don'T 1234567",
+    "#include <a.h>\t// x",
+    "\u3053\u3093\u306b\u3061\u306f world\u3002\u0645\u0631\u062d\u0628\u0627\u060c",
+    "\U0001f600\u200d\U0001f32b\ufe0f /path/to",
 )  # fmt: skip
 Keys = Callable[[gguf.GGUFWriter], None]
 
@@ -64,19 +67,52 @@ REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 
 
+CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+SYMBOLS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def split(*patterns: str) -> list[Any]:
+    """The package's steps of expressions, then bytes."""
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    return [*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+
+
+def gpt2() -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+STEPS: dict[str, list[Any]] = {
+    "gpt-2": [gpt2()],
+    "mpt": [gpt2()],
+    "smollm": [pre_tokenizers.Digits(individual_digits=True), gpt2()],
+    "command-r": [pre_tokenizers.Digits(individual_digits=True), gpt2()],
+    "falcon": [
+        pre_tokenizers.Punctuation("contiguous"), gpt2(), pre_tokenizers.Digits(False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+    ],
+    "llama-bpe": split(WORDS + r"\p{N}{1,3}" + REST),
+    "qwen2": split(WORDS + r"\p{N}" + REST),
+    "tekken": split(
+        rf"[^\r\n\p{{L}}\p{{N}}]?{CASED[0]}*{CASED[1]}+"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?{CASED[0]}+{CASED[1]}*|\p{{N}}" + SYMBOLS
+    ),
+    "deepseek-v3": split(
+        r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+    "bloom": split(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"),
+}  # fmt: skip
+
+
 def reference(pre: str, pieces: list[str], merges: int) -> Backend:
     """The same with the package's own classes, as the models' authors define it."""
     pairs = [(piece[0], piece[1]) for piece in pieces[259 : 259 + merges]]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    backend = Backend(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre == "llama-bpe"))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if pre != "gpt-2":
-        numbers = r"\p{N}{1,3}" if pre == "llama-bpe" else r"\p{N}"
-        backend.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(Regex(WORDS + numbers + REST), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ])  # fmt: skip
-    if pre == "qwen2":
+    whole = pre in ("llama-bpe", "tekken")
+    backend = Backend(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=whole))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(STEPS[pre])
+    if pre in ("qwen2", "mpt", "command-r"):
         backend.normalizer = normalizers.NFC()
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(name) for name in ("<s>", "</s>", "<pad>")])
@@ -84,12 +120,12 @@ def reference(pre: str, pieces: list[str], merges: int) -> Backend:
     return backend
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("pre", STEPS)
 def test_byte_level_tokens_are_the_models_own(pre: str, tmp_path: Path) -> None:
     pieces = pieces_of(200)
     path = written(tmp_path / "a.gguf", lambda writer: byte_level(writer, pre, pieces, 180))
     found, wanted = Tokenizer(path, len(pieces)), reference(pre, pieces, 180)
-    bos = [0] if pre == "llama-bpe" else []
+    bos = [0] if pre in ("llama-bpe", "tekken") else []
     for text in TEXTS:
         ids = wanted.encode(text).ids
         assert found.encode(text) == bos + ids, text
@@ -167,8 +203,10 @@ def test_ends_are_added_as_the_keys_say(tmp_path: Path) -> None:
 
 def test_what_is_not_exact_is_refused_or_taken_from_beside(tmp_path: Path) -> None:
     pieces = pieces_of(20)
-    path = written(tmp_path / "a.gguf", lambda writer: byte_level(writer, "bloom", pieces, 20))
-    with pytest.raises(ModelError, match=r"tokenizer\.ggml\.pre is 'bloom', expected one of gpt-2"):
+    path = written(tmp_path / "a.gguf", lambda writer: byte_level(writer, "kimi-k2", pieces, 20))
+    with pytest.raises(
+        ModelError, match=r"tokenizer\.ggml\.pre is 'kimi-k2', expected one of gpt-2"
+    ):
         Tokenizer(path, 300)
     unnamed = written(tmp_path / "b.gguf", lambda writer: byte_level(writer, None, pieces, 20))
     with pytest.raises(ModelError, match=r"'default'.*put the model's own tokenizer\.json beside"):
@@ -180,7 +218,7 @@ def test_what_is_not_exact_is_refused_or_taken_from_beside(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("key", "value", "part"),
     [
-        ("tokenizer.ggml.model", "t5", "expected gpt2 or llama"),
+        ("tokenizer.ggml.model", "t5", "expected gpt2 or llama or"),
         ("tokenizer.ggml.remove_extra_whitespaces", True, "expected false"),
         ("tokenizer.ggml.precompiled_charsmap", "x", "expected no such key"),
         ("tokenizer.ggml.bos_token_id", 10**6, "expected an integer in 0.."),
@@ -201,10 +239,82 @@ def test_keys_that_change_tokens_are_refused_by_name(
         Tokenizer(written(tmp_path / "a.gguf", keys), len(SPM))
 
 
-def test_special_tokens_that_strip_are_refused(tmp_path: Path) -> None:
+def test_phi3s_special_tokens_take_the_spaces_behind_them(tmp_path: Path) -> None:
     path = written(tmp_path / "a.gguf", sentence_piece, "phi3")
-    with pytest.raises(ModelError, match=r"architecture is 'phi3'.*tokenizer\.json beside"):
-        Tokenizer(path, len(SPM))
+    found = Tokenizer(path, len(SPM)).encode("</s>  ab<s> ab", special=False)
+    assert found == [2, *merged("ab", True), 1, *merged(" ab", True)]
+
+
+def test_an_unknown_token_may_be_named_by_its_id(tmp_path: Path) -> None:
+    """As in Gemma's files, where all special tokens are of one type."""
+
+    def keys(writer: gguf.GGUFWriter) -> None:
+        sentence_piece(writer)
+        types = writer.kv_data[0]["tokenizer.ggml.token_type"]
+        types.value[0] = gguf.TokenType.CONTROL
+        writer.add_unk_token_id(0)
+
+    found = Tokenizer(written(tmp_path / "a.gguf", keys), len(SPM))
+    assert found.encode("<unk>ab", special=False) == [0, *merged("ab", True)]
+
+
+WORDS_OF_BERT = [
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "##lo", "hel", "world", "##s", "!", ",", "caf",
+    "##e", "caf\u00e9", "\u4f60", "Hello",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_word_pieces_are_berts(lowercase: bool, tmp_path: Path) -> None:
+    def keys(writer: gguf.GGUFWriter) -> None:
+        kinds = gguf.TokenType
+        special = [word.startswith("[") for word in WORDS_OF_BERT]
+        writer.add_tokenizer_model("bert")
+        writer.add_tokenizer_pre("bert-bge")
+        writer.add_token_list([
+            word if is_special else word[2:] if word.startswith("##") else "\u2581" + word
+            for word, is_special in zip(WORDS_OF_BERT, special, strict=True)
+        ])  # fmt: skip
+        writer.add_token_types([kinds.CONTROL if one else kinds.NORMAL for one in special])
+        writer.add_unk_token_id(1)
+        writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
+        writer.add_sep_token_id(3)
+        if not lowercase:
+            writer.add_bool("tokenizer.ggml.normalizer.lowercase", False)
+
+    found = Tokenizer(written(tmp_path / "a.gguf", keys, "bert"), len(WORDS_OF_BERT))
+    wanted = Backend(models.WordPiece(
+        vocab={word: index for index, word in enumerate(WORDS_OF_BERT)}, unk_token="[UNK]"
+    ))  # fmt: skip
+    wanted.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    wanted.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    wanted.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    texts = ("Hello, worlds!", "caf\u00e9 cafe", "helloworld", "\u4f60hello", "  ", "[SEP]hel lo")
+    for text in texts:
+        ids = wanted.encode(text).ids
+        assert found.encode(text) == [2, *ids, 3], text
+    assert len({tuple(found.encode(text)) for text in texts}) == len(texts)
+
+
+def test_spaced_merges_are_gemma_4s(tmp_path: Path) -> None:
+    pieces = ["<unk>", "<s>", "\u2581", "a", "b", "\u2581a", "ab", "\u2581ab", "\n", "\n\n"]
+    pieces += [f"<0x{byte:02X}>" for byte in range(256)]
+    merges = ["\u2581 a", "\u2581a b", "a b", "\n \n"]
+
+    def keys(writer: gguf.GGUFWriter) -> None:
+        kinds = gguf.TokenType
+        types = [kinds.UNKNOWN, kinds.CONTROL, *[kinds.NORMAL] * 8, *[kinds.BYTE] * 256]
+        writer.add_tokenizer_model("gemma4")
+        writer.add_token_list(pieces)
+        writer.add_token_types(types)
+        writer.add_token_merges(merges)
+        writer.add_bos_token_id(1)
+        writer.add_unk_token_id(0)
+
+    found = Tokenizer(written(tmp_path / "a.gguf", keys), len(pieces))
+    assert found.encode(" ab ab\n\nab<s>") == [1, 7, 7, 9, 6, 1]
+    assert found.encode("a\u00e9", special=False) == [3, 10 + 0xC3, 10 + 0xA9]
+    assert found.decode(found.encode(" ab \u00e9\n")) == " ab \u00e9\n"
 
 
 def test_the_chat_template_is_in_the_file(tmp_path: Path) -> None:

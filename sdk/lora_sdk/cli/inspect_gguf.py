@@ -6,22 +6,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lora_host.errors import OverlayError
+from lora_host.errors import ModelError, OverlayError
 from lora_host.overlay import Overlay
-from lora_sdk.gguf.file import GgufFile
+from lora_sdk.gguf.parts import open_gguf
 from lora_sdk.gguf.values import Value, shown
 from lora_sdk.model.checkpoint import Checkpoint
 
 
 def inspect_gguf(path: Path, overlay: Overlay | None) -> dict[str, Any]:
-    """The file's facts. ModelError: a damaged file, or a model that is not supported."""
+    """The file's facts; `refused` says why boards do not run it. ModelError: a damaged file."""
     if overlay is not None:
         raise OverlayError(f"{path}: is a model; --overlay compares containers only", usage=True)
-    file = GgufFile(path)
-    checkpoint = Checkpoint.open(path)
-    formats = (
-        [] if checkpoint.config.quantization is None else checkpoint.config.quantization.formats
-    )
+    file = open_gguf(path)
     counts = Counter(tensor.type.name for tensor in file.tensors.values())
     return {
         "file": str(path),
@@ -32,9 +28,20 @@ def inspect_gguf(path: Path, overlay: Overlay | None) -> dict[str, Any]:
             for tensor in file.tensors.values()
         },
         "types": dict(counts),
+        **_on_boards(path),
+    }
+
+
+def _on_boards(path: Path) -> dict[str, Any]:
+    try:
+        checkpoint = Checkpoint.open(path)
+    except ModelError as error:
+        return {"refused": str(error)}
+    quantization = checkpoint.config.quantization
+    return {
         "model_type": checkpoint.config.architecture,
         "bytes_on_boards": checkpoint.bytes,
-        "w4a16_matrices": len(formats),
+        "w4a16_matrices": 0 if quantization is None else len(quantization.formats),
     }
 
 
@@ -44,6 +51,8 @@ def gguf_table(facts: dict[str, Any]) -> str:
     lines += [f"  {key:<40} {shown(value)}" for key, value in facts["keys"].items()]
     kinds = ", ".join(f"{count} {kind}" for kind, count in facts["types"].items())
     lines.append(f"tensors         {kinds}")
+    if "refused" in facts:
+        return "\n".join([*lines, f"on the boards   no: {facts['refused']}"])
     lines.append(
         f"on the boards   {facts['model_type']}, {facts['bytes_on_boards'] / 1e6:.1f} MB, "
         f"{facts['w4a16_matrices']} matrices W4A16, the others FP16"

@@ -57,11 +57,21 @@ class BlockArray:
 
 
 def tensor_type(number: int, where: str) -> TensorType:
-    """The type of this number. ModelError: one that is not read, by its name."""
-    if number in _TYPES:
-        return _TYPES[number]
-    name = _OTHERS.get(number, f"number {number}")
-    raise ModelError(
+    """The type of this number, which `check_readable` may refuse. ModelError: an unknown number."""
+    found = _TYPES.get(number) or _OTHERS.get(number)
+    if found is None:
+        raise _unsupported(f"number {number}", where)
+    return found
+
+
+def check_readable(kind: TensorType, where: str) -> None:
+    """ModelError: a type whose numbers are not read, by its name."""
+    if kind not in _TYPES.values():
+        raise _unsupported(kind.name, where)
+
+
+def _unsupported(name: str, where: str) -> ModelError:
+    return ModelError(
         f"{where} has the type {name}, which is not supported; expected one of "
         f"{', '.join(kind.name for kind in _TYPES.values())}: convert the model to one of these"
     )
@@ -187,6 +197,36 @@ def _q6_k(raw: Bytes) -> F32:
     return found.reshape(len(raw), SUPER)
 
 
+_IQ4 = np.array(
+    (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), np.float32
+)  # what the 4-bit values of IQ4_NL and IQ4_XS mean
+_E2M1 = np.array((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), np.float32)  # halves
+
+
+def _iq4_nl(raw: Bytes) -> F32:
+    found: F32 = _half(raw[:, :2]) * _IQ4[_nibbles(raw[:, 2:], 16)]
+    return found
+
+
+def _iq4_xs(raw: Bytes) -> F32:
+    """Scales of 6 bits for 32 values each: four bytes with the low halves, two with the rest."""
+    high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16)
+    low = np.stack((raw[:, 4:8] & np.uint8(15), raw[:, 4:8] >> np.uint8(4)), axis=2)
+    six = low.reshape(len(raw), 8) | (high.astype(np.uint8) & np.uint8(3)) << np.uint8(4)
+    scale = (_half(raw[:, :2]) * (six.astype(np.float32) - np.float32(32)))[:, :, None]
+    found: F32 = scale * _spread(_IQ4[_nibbles(raw[:, 8:], 16)], 32, 8)
+    return found.reshape(len(raw), SUPER)
+
+
+def _mxfp4(raw: Bytes) -> F32:
+    """A power of two, 2^(e - 127), half of which is multiplied by a whole number."""
+    exponent = raw[:, :1].astype(np.uint32)
+    small = np.uint32(0x00200000) << np.minimum(exponent, 1)  # denormal halves
+    bits = np.where(exponent < 2, small, (np.maximum(exponent, 1) - 1) << np.uint32(23))
+    found: F32 = bits.astype(np.uint32).view(np.float32) * _E2M1[_nibbles(raw[:, 1:], 16)]
+    return found
+
+
 _TYPES = {
     0: TensorType("F32", 1, 4),
     1: TensorType("F16", 1, 2),
@@ -201,10 +241,19 @@ _TYPES = {
     12: TensorType("Q4_K", SUPER, 144, _q4_k),
     13: TensorType("Q5_K", SUPER, 176, _q5_k),
     14: TensorType("Q6_K", SUPER, 210, _q6_k),
+    20: TensorType("IQ4_NL", 32, 18, _iq4_nl),
+    23: TensorType("IQ4_XS", SUPER, 136, _iq4_xs),
+    39: TensorType("MXFP4", 32, 17, _mxfp4),
 }
+# Known by their sizes, so that a file that has them can be listed.
 _OTHERS = {
-    4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
-    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16",
-    26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
-    40: "NVFP4",
+    number: TensorType(name, elements, size)
+    for number, name, elements, size in (
+        (9, "Q8_1", 32, 40), (15, "Q8_K", SUPER, 292), (16, "IQ2_XXS", SUPER, 66),
+        (17, "IQ2_XS", SUPER, 74), (18, "IQ3_XXS", SUPER, 98), (19, "IQ1_S", SUPER, 50),
+        (21, "IQ3_S", SUPER, 110), (22, "IQ2_S", SUPER, 82), (24, "I8", 1, 1), (25, "I16", 1, 2),
+        (26, "I32", 1, 4), (27, "I64", 1, 8), (28, "F64", 1, 8), (29, "IQ1_M", SUPER, 56),
+        (34, "TQ1_0", SUPER, 54), (35, "TQ2_0", SUPER, 66), (40, "NVFP4", 64, 36),
+        (41, "Q1_0", 128, 18),
+    )
 }  # fmt: skip

@@ -18,7 +18,8 @@ TEMPLATE = "tokenizer.chat_template"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"
 MAX_TOKEN = 4096
-STRIPPING = ("phi3",)  # architectures whose special tokens take spaces with them, which no key says
+STRIPPING = ("phi3",)  # architectures whose special tokens take the spaces behind them, by no key
+KEEPING = ("<unk>", "<s>", "<|endoftext|>")  # but these
 SPECIAL = {
     "bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding",
 }  # fmt: skip
@@ -30,8 +31,12 @@ KNOWN = frozenset(
      "fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id", "prefix_token_id",
      "suffix_token_id", "middle_token_id", "eot_token_id", "eom_token_id", "mask_token_id",
      "cls_token_id", "seperator_token_id", "eog_token_ids",
+     "normalizer.lowercase", "normalizer.strip_accents",
      *(f"{name}_token_id" for name in SPECIAL.values()))
 )  # fmt: skip
+
+
+_SPACES_REPLACED = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
 
 
 class InexactTokenizer(ModelError):
@@ -103,19 +108,13 @@ class GgufTokenizer:
 
     def sentence_piece(self) -> dict[str, Any]:
         """SentencePiece's BPE: the pair with the best score is merged; bytes for the rest."""
-        architecture = self.metadata.text("general.architecture")
-        if architecture in STRIPPING:
-            expected = "one whose keys define how special tokens are cut out"
-            raise self._inexact("general.architecture", architecture, expected)
         vocabulary = {token: index for index, token in enumerate(self.tokens)}
         scores = self.metadata.numbers(f"{LEAD}scores", len(self.tokens)).astype(float)
         for name in ("remove_extra_whitespaces", "escape_whitespaces"):
             wanted = name == "escape_whitespaces"
             if self.metadata.flag(LEAD + name, wanted) != wanted:
                 raise self._inexact(LEAD + name, not wanted, str(wanted).lower())
-        unknown = [token for token, kind in zip(self.tokens, self.types, strict=True) if kind == 2]
-        if len(unknown) != 1:
-            raise self._inexact(f"{LEAD}token_type", f"{len(unknown)} unknown tokens", "one")
+        unknown = self._unknown()
         merged = [
             (token, score)
             for token, score, kind in zip(self.tokens, scores.tolist(), self.types, strict=True)
@@ -127,15 +126,72 @@ class GgufTokenizer:
             raise self._inexact(
                 f"{LEAD}tokens", str(error), "the vocabulary of a tokenizer"
             ) from None
-        model = _bpe(vocabulary, merges, unk_token=unknown[0], fuse_unk=True, byte_fallback=True)
+        model = _bpe(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
         found = self._whole(model, (CONTROL, UNKNOWN))
         prefix = self.metadata.flag(f"{LEAD}add_space_prefix", True)
-        replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
         lead = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
-        found["normalizer"] = {"type": "Sequence", "normalizers": [*lead, replaced]}
+        found["normalizer"] = {"type": "Sequence", "normalizers": [*lead, _SPACES_REPLACED]}
         found["decoder"] = {"type": "Sequence", "decoders": _spm_decoders(prefix)}
         found["post_processor"] = self._ends(True, 1)
         return found
+
+    def spaced_bpe(self) -> dict[str, Any]:
+        """Gemma 4's: merges of characters, spaces written as in SentencePiece, bytes for the
+        rest."""
+        vocabulary = {token: index for index, token in enumerate(self.tokens)}
+        unknown = self._unknown()
+        model = _bpe(
+            vocabulary, self._merges(), unk_token=unknown, fuse_unk=True, byte_fallback=True
+        )
+        found = self._whole(model, (CONTROL, UNKNOWN))
+        found["normalizer"] = _SPACES_REPLACED
+        found["decoder"] = {"type": "Sequence", "decoders": _spm_decoders(False)}
+        found["post_processor"] = self._ends(True, None)
+        return found
+
+    def word_piece(self) -> dict[str, Any]:
+        """BERT's: the file writes the start of a word where the model's own writes ## before the
+        rest of one. Texts begin with CLS and end with SEP."""
+        lowercase = self.metadata.flag(f"{LEAD}normalizer.lowercase", True)
+        stripped = self.metadata.flag(f"{LEAD}normalizer.strip_accents", lowercase)
+        pieces = [
+            token if kind == CONTROL else _of_bert(token)
+            for token, kind in zip(self.tokens, self.types, strict=True)
+        ]
+        if len(set(pieces)) < len(pieces):
+            raise self.metadata.error(f"{LEAD}tokens", "a word twice", "different tokens")
+        named = self._token("unknown")
+        unknown = "[UNK]" if named is None else pieces[named]
+        if unknown not in pieces:
+            raise self.metadata.missing(f"{LEAD}unknown_token_id", "a token's id")
+        model = {
+            "type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {token: index for index, token in enumerate(pieces)},
+        }  # fmt: skip
+        found = self._whole(model, (CONTROL,))
+        found["normalizer"] = {
+            "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+            "strip_accents": stripped, "lowercase": lowercase,
+        }  # fmt: skip
+        found["pre_tokenizer"] = {"type": "BertPreTokenizer"}
+        found["decoder"] = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+        first = "cls" if f"{LEAD}cls_token_id" in self.metadata.values else "bos"
+        found["post_processor"] = self._around(
+            self._end(first, True, None, "bos"), self._end("seperator", True, None, "sep")
+        )
+        return found
+
+    def _unknown(self) -> str:
+        """The token of what is no other: by its id, or the only one of that type."""
+        named = self._token("unknown")
+        if named is not None:
+            return self.tokens[named]
+        pairs = zip(self.tokens, self.types, strict=True)
+        found = [token for token, kind in pairs if kind == UNKNOWN]
+        if len(found) != 1:
+            raise self._inexact(f"{LEAD}token_type", f"{len(found)} unknown tokens", "one")
+        return found[0]
 
     def _split(self) -> Split:
         key = f"{LEAD}pre"
@@ -154,10 +210,12 @@ class GgufTokenizer:
 
     def _whole(self, model: dict[str, Any], special: Sequence[int]) -> dict[str, Any]:
         """Everything with tokens that are found in a text before it is split."""
+        stripping = self.metadata.text("general.architecture") in STRIPPING
         added = [
             {
                 "id": index, "content": token, "single_word": False, "lstrip": False,
-                "rstrip": False, "normalized": False, "special": kind in special,
+                "rstrip": stripping and token not in KEEPING, "normalized": False,
+                "special": kind in special,
             }
             for index, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
             if kind in (*special, USER_DEFINED) and token
@@ -170,8 +228,9 @@ class GgufTokenizer:
 
     def _ends(self, bos_default: bool, bos_id: int | None) -> dict[str, Any] | None:
         """Adds the tokens that begin and end a text."""
-        first = self._end("bos", bos_default, bos_id)
-        last = self._end("eos", False, None)
+        return self._around(self._end("bos", bos_default, bos_id), self._end("eos", False, None))
+
+    def _around(self, first: str | None, last: str | None) -> dict[str, Any] | None:
         used = [token for token in (first, last) if token is not None]
         if not used:
             return None
@@ -189,8 +248,9 @@ class GgufTokenizer:
         return {"type": "TemplateProcessing", "single": around("A"), "pair": around("A", "B"),
                 "special_tokens": special}  # fmt: skip
 
-    def _end(self, name: str, default: bool, default_id: int | None) -> str | None:
-        key = f"{LEAD}add_{name}_token"
+    def _end(self, name: str, default: bool, default_id: int | None, added: str = "") -> str | None:
+        """The token `name`, where the flag of `added`, by default the same name, says so."""
+        key = f"{LEAD}add_{added or name}_token"
         if not self.metadata.flag(key, default):
             return None
         token = self._token(name)
@@ -221,6 +281,11 @@ def _bpe(vocabulary: Mapping[str, int], merges: list[list[str]], **other: Any) -
     return {**plain, **other, "vocab": dict(vocabulary), "merges": merges}
 
 
+def _of_bert(token: str) -> str:
+    """The model's own writing of a file's token."""
+    return token[1:] if token.startswith(SPACE) else "##" + token
+
+
 def _spm_decoders(prefix: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
@@ -235,4 +300,6 @@ def _spm_decoders(prefix: bool) -> list[dict[str, Any]]:
 _KINDS: Mapping[str, Callable[[GgufTokenizer], dict[str, Any]]] = {
     "gpt2": GgufTokenizer.byte_level_bpe,
     "llama": GgufTokenizer.sentence_piece,
+    "gemma4": GgufTokenizer.spaced_bpe,
+    "bert": GgufTokenizer.word_piece,
 }

@@ -7,6 +7,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lora_sdk.model.rope_fields import DEFAULT_THETA
+
 QKV = ("q", "k", "v")
 GATE_UP = ("gate", "up")
 
@@ -48,6 +50,7 @@ INTEGERS: Mapping[str, str] = {
     "attention.head_count_kv": "num_key_value_heads",
 }
 WINDOW = "attention.sliding_window"
+PATTERN = "attention.sliding_window_pattern"
 # Read elsewhere (gguf_config.py), or without a meaning for the arithmetic.
 READ = frozenset(
     ("attention.key_length", "attention.value_length", "rope.dimension_count", "rope.freq_base",
@@ -63,8 +66,9 @@ class Architecture:
     others. `more`: other keys and their fields. `present`: fields that say whether a tensor is
     there. `derived`: further fields from those and the tensors' names. `rotary`: the field of the
     part of a head that is rotated. `window`: whether a sliding window may be named. `pairs`: rows
-    of q and k lie as adjacent pairs. `fused`: tensors that hold several parts. `two_norms`: names
-    of the norms of a parallel residual with two, where they differ."""
+    of q and k lie as adjacent pairs. `one_plus`: norms are stored as 1 + w. `period`: one layer
+    in so many has no window, 0 for families without such layers. `fused`: tensors that hold several
+    parts. `two_norms`: names of the norms of a parallel residual with two, where they differ."""
 
     model_type: str
     eps: tuple[str, str]
@@ -75,6 +79,8 @@ class Architecture:
     rotary: str | None = None
     window: bool = False
     pairs: bool = False
+    one_plus: bool = False
+    period: int = 0
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     two_norms: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,6 +92,21 @@ def _falcon(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, 
     return {"new_decoder_architecture": new, "num_ln_in_parallel_attn": 2 if two else 1}
 
 
+def _gemma(layers_of_27b: int) -> Callable[..., Mapping[str, Any]]:
+    """llama.cpp scales scores by the size of a head, but for the largest model, which it knows by
+    its layers. The first rotary base has one default for all families there."""
+
+    def derived(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
+        split = values["hidden_size"] // values["num_attention_heads"]
+        largest = values["num_hidden_layers"] == layers_of_27b
+        return {
+            "query_pre_attn_scalar": split if largest else values.get("head_dim", split),
+            "rope_theta": values.get("rope_theta", DEFAULT_THETA),
+        }
+
+    return derived
+
+
 _RMS = (RMS_EPS, "rms_norm_eps")
 _LAYER_NORM = (EPS, "layer_norm_eps")
 _OLD_NORM = (EPS, "layer_norm_epsilon")
@@ -93,6 +114,7 @@ _Q_BIAS, _QKV_BIAS = "blk.0.attn_q.bias", "blk.0.attn_qkv.bias"
 _BIASES = {"attention_bias": _Q_BIAS, "mlp_bias": "blk.0.ffn_gate.bias"}
 _GPT2 = {"intermediate_size": "n_inner", "num_key_value_heads": None}
 _FUSED: Mapping[str, tuple[str, ...]] = {"attn_qkv": QKV}
+_CAPS = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 _PARALLEL = {"use_parallel_residual": "use_parallel_residual"}
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -135,5 +157,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         model_type="falcon", eps=_OLD_NORM, fused=_FUSED, present={"bias": _QKV_BIAS},
         fields={"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
         derived=_falcon, two_norms={"attn_norm": "attn_norm_2", "mlp_norm": "attn_norm"},
+    ),
+    "gemma": Architecture(
+        model_type="gemma", eps=_RMS, one_plus=True, present={"attention_bias": _Q_BIAS},
+    ),
+    "gemma2": Architecture(
+        model_type="gemma2", eps=_RMS, one_plus=True, present={"attention_bias": _Q_BIAS},
+        more=_CAPS, window=True, period=2, derived=_gemma(46),
+    ),
+    "gemma3": Architecture(
+        model_type="gemma3_text", eps=_RMS, one_plus=True, present={"attention_bias": _Q_BIAS},
+        more={"final_logit_softcapping": "final_logit_softcapping",
+              "rope.freq_base_swa": "rope_local_base_freq"},
+        window=True, period=6, derived=_gemma(62),
     ),
 }  # fmt: skip

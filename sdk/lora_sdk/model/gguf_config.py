@@ -8,17 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from lora_host.errors import ModelError
+from lora_sdk.gguf.blocks import check_readable
 from lora_sdk.gguf.file import GgufFile
+from lora_sdk.gguf.values import Array
 from lora_sdk.model.fields import MAX_POSITIONS
 from lora_sdk.model.gguf_architectures import (
     ARCHITECTURES,
     INTEGERS,
+    PATTERN,
     READ,
     WINDOW,
     Architecture,
 )
 from lora_sdk.model.gguf_rope import KEYS, read_scaling
 from lora_sdk.model.rope_fields import DEFAULT_THETA
+from lora_sdk.model.windows import FULL, SLIDING
 
 HEAD = "output.weight"
 EMBEDDING = "token_embd.weight"
@@ -27,7 +31,7 @@ ENDS = ("eos", "eot", "eom")  # tokens after which llama.cpp ends a text, too
 
 def architecture_of(file: GgufFile) -> Architecture:
     """The row of the file's architecture. ModelError: one that is not supported, or a file that
-    is no whole model."""
+    is no whole model, or has a tensor of a type that is not read."""
     name = file.metadata.text("general.architecture")
     if name not in ARCHITECTURES:
         raise file.metadata.error(
@@ -36,11 +40,8 @@ def architecture_of(file: GgufFile) -> Architecture:
     kind = file.metadata.text("general.type", "model")
     if kind != "model":
         raise file.metadata.error("general.type", kind, "model: the file is no whole model")
-    parts = file.metadata.integer("split.count", 1, 0, 2**16 - 1)
-    if parts > 1:
-        raise file.metadata.error(
-            "split.count", parts, "1; join the parts with: llama-gguf-split --merge FIRST OUT"
-        )
+    for tensor in file.tensors.values():
+        check_readable(tensor.type, f"{file.path}: tensor {tensor.name}")
     return ARCHITECTURES[name]
 
 
@@ -52,6 +53,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     reader.refuse_unknown()
     values: dict[str, Any] = {"model_type": row.model_type}
     values |= reader.sizes() | reader.more()
+    values |= reader.layers_with_windows(values)
     values |= {name: tensor in file.tensors for name, tensor in row.present.items()}
     values |= reader.rope(values)
     values |= reader.tokens()
@@ -75,6 +77,8 @@ class _Reader:
         known = {*INTEGERS, *READ, *KEYS, *self._row.more, self._row.eps[0]}
         if self._row.window:
             known.add(WINDOW)
+        if self._row.period:
+            known.add(PATTERN)
         for key, value in self._metadata.values.items():
             if key.startswith(self._lead) and key.removeprefix(self._lead) not in known:
                 raise self._metadata.error(key, value, "no such key: what it asks for is unknown")
@@ -104,14 +108,30 @@ class _Reader:
             optional = 0 if key == "attention.head_count_kv" else None
             high = MAX_POSITIONS if key == "context_length" else 2**24
             found = self._integer(key, optional, 1 if optional is None else 0, high)
-            if found and field is not None:
-                values[field] = found
+            if field is not None:
+                values[field] = found or self._integer("attention.head_count", None, 1)
         if self._row.window:
             window = self._integer(WINDOW, 0, 0, 2**31)
             values |= {"sliding_window": window} if window else {}
         key, name = self._row.eps
         values[name] = self._metadata.number(self._lead + key)
         return values
+
+    def layers_with_windows(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Which layers slide, where the family has both kinds: all but every n-th, by a number or
+        the family's own; or a flag for each layer."""
+        if not self._row.period:
+            return {}
+        layers = values["num_hidden_layers"]
+        key = self._lead + PATTERN
+        if isinstance(self._metadata.values.get(key), Array):
+            flags = self._metadata.numbers(key, layers).tolist()
+        else:
+            period = self._integer(PATTERN, self._row.period, 1)
+            flags = [layer % period < period - 1 for layer in range(layers)]
+        if self._row.model_type == "gemma3_text" and "sliding_window" not in values:
+            flags = [False] * layers
+        return {"layer_types": [SLIDING if flag else FULL for flag in flags]}
 
     def more(self) -> dict[str, Any]:
         """Numbers and flags of this architecture only."""
@@ -134,7 +154,8 @@ class _Reader:
         if self._integer("attention.value_length", size, 1, 4096) != size:
             key = self._lead + "attention.value_length"
             raise self._metadata.error(key, self._metadata.values[key], f"key_length {size}")
-        found: dict[str, Any] = {} if size * heads == hidden else {"head_dim": size}
+        named = self._lead + "attention.key_length" in self._metadata.values
+        found: dict[str, Any] = {"head_dim": size} if named or size * heads != hidden else {}
         width = width or size
         if width != size:
             found |= self._part(width, size)

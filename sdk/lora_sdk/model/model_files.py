@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lora_host.errors import ModelError
 from lora_sdk.gguf.file import GgufFile, is_gguf
+from lora_sdk.gguf.parts import open_gguf
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.folder import AnyTensors, find_tensors, has_weights
 from lora_sdk.model.gguf_architectures import Architecture
@@ -140,7 +141,7 @@ class FolderModel:
 
 
 class GgufModel:
-    """A GGUF file."""
+    """A GGUF file, or several that are one model, by the first."""
 
     described = "its metadata"
     has_weights = True
@@ -150,7 +151,7 @@ class GgufModel:
 
     @cached_property
     def _file(self) -> GgufFile:
-        return GgufFile(self.path)
+        return open_gguf(self.path)
 
     @cached_property
     def _row(self) -> Architecture:
@@ -158,7 +159,7 @@ class GgufModel:
 
     @cached_property
     def _container(self) -> GgufContainer:
-        return GgufContainer(self._file)
+        return GgufContainer(self._file, self._row.one_plus)
 
     def config_values(self) -> dict[str, Any]:
         """The fields of config.json that the metadata means."""

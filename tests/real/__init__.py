@@ -1,0 +1,1 @@
+"""Tests with trained models that packages hold: `make real`."""

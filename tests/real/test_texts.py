@@ -1,0 +1,57 @@
+"""Texts and bits per byte of trained models, beside transformers in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_sdk import Engine
+from lora_sdk.engine.evaluation import evaluate_text
+from tests.real.reference import Reference
+
+pytestmark = pytest.mark.real
+PROMPTS = (
+    "The capital of France is", "def fibonacci(n):\n", "Once upon a time", "Water boils at",
+    "The three primary colours are", "import numpy as np\n", "1, 2, 3, 4,", "Dear Sir or Madam,",
+    "El perro y el gato", "Die Hauptstadt von Deutschland", "\u65e5\u672c\u306e\u9996\u90fd\u306f",
+    "To be, or not to be,", "The quick brown fox", "SELECT name FROM", "In 1969,",
+    "<html>\n  <head>", "A recipe for bread:\n\n1.", "Q: What is 2 + 2?\nA:",
+    "Roses are red,", "\U0001f600 means",
+)  # fmt: skip
+NEW = 6
+MARGIN = 0.05
+"""Logits: FP16 of boards against float32 may choose the other of two that are as near."""
+TEXT = Path(__file__).parents[2] / "models" / "calibration.txt"
+BYTES = 2000
+
+
+def test_greedy_texts_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
+    results = engine.generate(list(PROMPTS), max_tokens=NEW, ignore_eos=True)
+    others = 0
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        prefix = engine.tokenizer.encode(prompt)
+        found = list(result.outputs[0].token_ids)
+        assert len(found) == NEW
+        logits = reference.logits([*prefix, *found])[len(prefix) - 1 : -1]
+        gaps = logits.max(axis=1) - logits[np.arange(NEW), found]
+        assert gaps.max() < MARGIN, (prompt, gaps)
+        others += int((gaps > 0).sum())
+    assert others <= len(PROMPTS) * NEW // 20
+
+
+@pytest.mark.parametrize("engine", [2], indirect=True)
+def test_bits_per_byte_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
+    data = TEXT.read_bytes()[:BYTES].decode(errors="ignore").encode()
+    found = evaluate_text(engine, data)
+    begin = engine.tokenizer.begins_with
+    tokens = [*begin, *engine.tokenizer.encode(data.decode(), special=False)]
+    logits = reference.logits(tokens)[:-1].astype(np.float64)
+    top = logits.max(axis=1, keepdims=True)
+    sums = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    bits = (sums - logits[np.arange(len(logits)), tokens[1:]]).sum() / np.log(2)
+    bits += 0 if begin else np.log2(engine.config.vocabulary)
+    wanted = bits / len(data)
+    assert found.windows == 1
+    assert abs(found.bits_per_byte / wanted - 1) < 1e-3, (found.bits_per_byte, wanted)
