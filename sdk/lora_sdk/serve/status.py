@@ -29,12 +29,14 @@ def package_version() -> str:
 
 
 async def status(service: Service) -> dict[str, object]:
-    """All counts are totals since the start; a reader takes differences. `boards` is empty and
-    `kv` None until the model is loaded."""
+    """All counts are totals since the start; a reader takes differences. `boards` is empty, `kv`
+    None and `context` 0 until the model is loaded. `chat`: whether messages are taken."""
     told: dict[str, object] = {
         "version": package_version(),
         "model": service.settings.name,
         "adapters": service.adapters,
+        "chat": service.chats,
+        "context": 0,
         **service.lifecycle.as_dict(),
         "uptime": round(time.monotonic() - service.started, 3),
         "requests": {
@@ -49,7 +51,9 @@ async def status(service: Service) -> dict[str, object]:
         "weight_notices": [one.as_dict() for one in service.weight_notices.latest],
     }
     if service.lifecycle.state is State.READY:
-        told["new_tokens"] = service.engine.new_tokens
+        tokens = told["new_tokens"] = service.engine.new_tokens
+        told["context"] = service.engine.context
+        told.update(service.metrics.history.as_dict(tokens))
         backend = service.backend
         reading = await service.metrics.boards.refresh(backend.read)
         told["boards"] = list(backend.board_rows(reading))
@@ -60,7 +64,12 @@ async def status(service: Service) -> dict[str, object]:
 
 def _counts(reading: BoardReading) -> dict[str, object]:
     return {
-        "kv": {"pages": reading.kv.total, "free": reading.kv.total - reading.kv.held},
+        "kv": {
+            "pages": reading.kv.total,
+            "held": reading.kv.held,
+            "cached": reading.kv.cached,
+            "free": reading.kv.free,
+        },
         "steps": reading.steps,
         "redone_steps": reading.redone,
         "speculation": {
