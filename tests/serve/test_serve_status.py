@@ -81,8 +81,9 @@ def test_pages_held_and_cached_are_told_apart(pair: Served) -> None:
     params = SamplingParams(max_tokens=400, temperature=0, ignore_eos=True)
     prompt = pair.engine.tokenizer.encode("import os\n" * 40)
     pair.engine.generate(prompt, params)
+    pair.engine.generate("a", max_tokens=2)  # whose first step gives the pages of the last one back
     after = told(pair)["kv"]
-    assert after["held"] == 0 and after["cached"] >= len(prompt) // 32
+    assert after["held"] <= 1 and after["cached"] >= len(prompt) // 32
     assert after["held"] + after["cached"] + after["free"] == after["pages"]
 
 

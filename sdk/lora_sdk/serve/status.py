@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from lora_sdk.serve.service import Service
 
 
+_SCRIPTS = ("common.js", "plots.js", "map.js", "boards.js", "try.js", "live.js")
+
+
 def package_version() -> str:
     """The installed version, or "unknown"."""
     try:
@@ -94,8 +97,13 @@ def page() -> Response:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page and a policy that allows its own script and style, and nothing else."""
-    text = files(__package__).joinpath("status_page.html").read_bytes()
+    """The page with its style and scripts in it, and a policy that allows these and nothing
+    else."""
+    folder = files(__package__).joinpath("page")
+    text = folder.joinpath("page.html").read_bytes()
+    script = b"".join(folder.joinpath(name).read_bytes() for name in _SCRIPTS)
+    for tag, code in ((b"style", folder.joinpath("page.css").read_bytes()), (b"script", script)):
+        text = text.replace(b"<%b></%b>" % (tag, tag), b"<%b>\n%b</%b>" % (tag, code, tag))
     hashes = {
         kind: " ".join(map(_hashed, re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), text, re.DOTALL)))
         for kind, tag in (("script", b"script"), ("style", b"style"))
