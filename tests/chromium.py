@@ -20,12 +20,15 @@ _FLAGS = (
 
 
 class Page:
-    """A tab. `complaints`: what its console has said in warning or error."""
+    """A tab. `complaints`: what its console has said in warning or error; `requested`: URLs, once
+    `Network.enable` was called."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, target: str, session: str) -> None:
         self._browser = browser
+        self._target = target
         self._session = session
         self.complaints: list[str] = []
+        self.requested: list[str] = []
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A command of the protocol to this tab."""
@@ -35,6 +38,8 @@ class Page:
         name, told = event["method"], event["params"]
         if name == "Log.entryAdded" and told["entry"]["level"] in ("warning", "error"):
             self.complaints.append(told["entry"]["text"])
+        elif name == "Network.requestWillBeSent":
+            self.requested.append(told["request"]["url"])
         elif name == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(told["exceptionDetails"]))
 
@@ -46,6 +51,11 @@ class Page:
         )  # fmt: skip
         wanted = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=wanted)
+
+    def close(self) -> None:
+        """Close the tab, and take what it said until now."""
+        self.value("0")
+        self._browser.call("Target.closeTarget", targetId=self._target)
 
     def open(self, url: str) -> None:
         """Go there."""
@@ -101,7 +111,7 @@ class Browser:
         """A new tab."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         told = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        page = Page(self, told["sessionId"])
+        page = Page(self, target, told["sessionId"])
         for domain in ("Page", "Runtime", "Log"):
             page.call(f"{domain}.enable")
         return page

@@ -1,4 +1,4 @@
-"""Throughput and latency of the last minutes, for `/status`: what a page shows when it is opened."""
+"""Throughput and latency of the last minutes, for `/status`."""
 
 from __future__ import annotations
 

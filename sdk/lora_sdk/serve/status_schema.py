@@ -41,9 +41,7 @@ _COUNTED = _object(
     speculation=_object(verifications=_COUNT, drafted=_COUNT, accepted=_COUNT),
     latency=_object(seconds=_SECONDS, first_token=_TIMES, between_tokens=_TIMES),
     history=_list(
-        _object(
-            seconds=_SECONDS, new_tokens=_COUNT, first_token=_TIMES, between_tokens=_TIMES
-        ),
+        _object(seconds=_SECONDS, new_tokens=_COUNT, first_token=_TIMES, between_tokens=_TIMES),
         1000,
     ),
 )

@@ -2,13 +2,19 @@
 const MOST_OPEN = 8;  // boards whose cards are open
 let shown = "", cards = new Map();
 
-function faults(board) {
-  const found = board.links.filter((link) => !link.up)
-    .map((link) => `port ${link.port} to board ${link.peer.rank} down`);
+/* What is wrong with a board itself, and then with its links too. */
+function ownFaults(board) {
+  const found = [];
   if (board.memory_errors.uncorrected)
     found.push(counted(board.memory_errors.uncorrected, "uncorrected memory error"));
   if (board.state && board.state !== "running") found.push(board.state);
   return found;
+}
+
+function faults(board) {
+  const down = board.links.filter((link) => !link.up)
+    .map((link) => `port ${link.port} to board ${link.peer.rank} down`);
+  return [...ownFaults(board), ...down];
 }
 
 function health(board) {
@@ -91,9 +97,9 @@ function showBoards(boards) {
     shown = fixed;
   }
   for (const board of boards) {
-    const {state, changing} = cards.get(board.rank), told = faults(board).length;
-    put(state, told ? health(board) : "healthy");
-    state.className = `state ${told ? "bad" : "good"}`;
+    const {state, changing} = cards.get(board.rank);
+    put(state, health(board));
+    state.className = `state ${faults(board).length ? "bad" : "good"}`;
     changing.replaceChildren(...changes(board));
   }
 }

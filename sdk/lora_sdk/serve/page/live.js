@@ -94,10 +94,11 @@ const WORDS = {
   dead: "The boards no longer work; the server must be restarted.",
 };
 
-function notices(now, boards) {
+function notices(now, boards, all) {
   const found = WORDS[now.status] ? [WORDS[now.status]] : [];
+  for (const cable of all) if (!cable.up) found.push(`Link down: ${cableName(cable)}`);
   for (const board of boards)
-    if (faults(board).length) found.push(`Board ${board.rank}: ${health(board)}`);
+    if (ownFaults(board).length) found.push(`Board ${board.rank}: ${ownFaults(board).join(", ")}`);
   const [notice] = now.weight_notices.slice(-1);
   if (notice) found.push(`Damaged weights were loaded again ` +
     `(${counted(now.weight_notices.length, "time")}), last: ${notice.cause}`);
@@ -109,7 +110,7 @@ function show(now) {
   const before = last && now.status !== "loading" ? last.boards : [];
   const boards = now.boards.length ? now.boards : before, all = cables(boards);
   showHeader(now, boards, all);
-  alerted(notices(now, boards));
+  alerted(notices(now, boards, all));
   at("loading").hidden = now.status !== "loading";
   at("live").hidden = now.status === "loading";
   if (now.status === "loading") {
