@@ -77,7 +77,7 @@ def test_status_names_what_boards_are_and_their_peers(pair: Served) -> None:
 
 
 def test_pages_held_and_cached_are_told_apart(pair: Served) -> None:
-    params = SamplingParams(max_tokens=400, temperature=0, ignore_eos=True)
+    params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
     prompt = pair.engine.tokenizer.encode("import os\n" * 40)
     pair.engine.generate(prompt, params)
     pair.engine.generate("a", max_tokens=2)  # whose first step gives the pages of the last one back
