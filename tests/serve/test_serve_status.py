@@ -72,6 +72,7 @@ def test_status_names_what_boards_are_and_their_peers(pair: Served) -> None:
         for cable in pair.engine.cluster.cables
     }
     assert {frozenset({end, (p["rank"], p["port"])}) for end, p in ends.items()} == cables
+    assert len(ends) == 2 * len(cables) > 0
     assert {bank["bank"] for bank in boards[0]["banks"]} >= {"HBM[0]", "HBM[31]", "DDR[1]"}
     assert all(not any(board["memory_errors"].values()) for board in boards)
 
