@@ -155,6 +155,8 @@ def test_rates_are_differences() -> None:
     first = json.loads(json.dumps(STATE))
     second = {**first, "uptime": first["uptime"] + 2, "new_tokens": 300, "steps": 70}
     assert "100.0" in drawn(second, first) and "25.0" in drawn(second, first)
+    dead = {**second, "status": "dead", "new_tokens": 0}
+    assert "-50.0" not in drawn(dead, first) and "dead" in drawn(dead, first)
 
 
 def test_top_fits_a_terminal_of_80_columns(pair: Served) -> None:

@@ -146,7 +146,8 @@ def test_stopping_ends_the_sequence(how: str, page: Page, ring: Served) -> None:
     ask(page, "import os\n", max_tokens=1000, temperature=0)
     page.until('at("result").textContent.includes("tokens/s")')
     if how == "button":
-        page.value('at("stop").click()')
+        page.value('at("stop").focus()')
+        page.press("Enter")
     else:
         page.press("Escape")
     page.until("!ask.running")
@@ -263,6 +264,18 @@ def test_a_server_that_ends_and_comes_back(page: Page) -> None:
         page.until('at("state").textContent === "ready" && at("alert").hidden')
         assert text(page, "machine") == "on 2 emulated u280 boards"
         assert text(page, "links") == "the link is up"
+
+
+def test_dead_boards_are_told(page: Page) -> None:
+    """What was known stays; nothing can be asked any more."""
+    with served(lambda progress: Engine(boards=2, progress=progress)) as server:
+        server.engine.generate("a", max_tokens=3)
+        page.open(server.url)
+        page.until(READY)
+        server.service.lifecycle.die()
+        page.until('at("alert").textContent.includes("the server must be restarted")')
+        assert text(page, "state") == "dead" and page.value('at("send").disabled') is True
+        assert "3 in all" in text(page, "rate") and "healthy" in text(page, "board-1")
 
 
 HOSTILE = "<img src=x onerror=hurt()>"

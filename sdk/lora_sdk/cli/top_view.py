@@ -98,7 +98,9 @@ def _times(times: State | None) -> str:
 
 
 def _rate(state: State, last: State | None, key: str) -> str:
-    if last is None or key not in state or key not in last or state["uptime"] <= last["uptime"]:
+    if last is None or state["status"] != "ready" or state["uptime"] <= last["uptime"]:
+        return "-"
+    if key not in state or key not in last:
         return "-"
     return f"{(state[key] - last[key]) / (state['uptime'] - last['uptime']):.1f}"
 

@@ -100,6 +100,9 @@ function showBoards(boards) {
     const {state, changing} = cards.get(board.rank);
     put(state, health(board));
     state.className = `state ${faults(board).length ? "bad" : "good"}`;
+    const now = JSON.stringify([board.links, board.memory_errors]);
+    if (now === cards.get(board.rank).now) continue;
+    cards.get(board.rank).now = now;
     changing.replaceChildren(...changes(board));
   }
 }

@@ -6,7 +6,7 @@ let last = null, answered = null;
 for (const [id, label] of [["rate", "New tokens/s"], ["first", "First token"],
   ["between", "Between tokens"], ["running", "Running"], ["pages", "KV pages"],
   ["steps", "Steps/s"], ["drafts", "Drafts accepted"]]) {
-  const value = make("b"), under = make("div", {class: "soft"});
+  const value = make("b", {}, "–"), under = make("div", {class: "soft"});
   const made = make("div", {class: "card", id}, make("span", {class: "soft"}, label), value, under);
   numbers.set(id, {made, value, under});
   at("numbers").append(made);
@@ -121,7 +121,7 @@ function show(now) {
     at("load").value = now.loaded_bytes;
   } else {
     showTry(now);
-    showNumbers(now);
+    if (now.status === "ready") showNumbers(now);
     if (now.history) showHistory(now.history);
     if (boards.length) {
       showMap(boards, all);

@@ -139,18 +139,19 @@ function tell(clock) {
   if (seconds > 0) parts.push(`${number((clock.tokens - clock.firstTokens) / seconds)} tokens/s`);
   if (clock.first) parts.push(`first token after ${wait((clock.first - clock.sent) / 1e3)}`);
   if (clock.end) parts.push(clock.end);
+  at("result").setAttribute("aria-live", clock.end ? "polite" : "off");  // read out once
   put(at("result"), parts.join(", ") || "waiting for the first token");
   at("result").className = clock.failed ? "bad" : "soft";
 }
 
 function working(on) {
-  at("send").disabled = on;
-  at("stop").disabled = at("clear").disabled = !on;
-  at("clear").disabled = on;
-  if (!on) {
-    ask.running = null;
-    at("prompt").focus({preventScroll: true});
-  }
+  const stopped = document.activeElement === at("stop");
+  at("send").disabled = at("clear").disabled = on;
+  at("stop").disabled = !on;
+  at("said").setAttribute("aria-busy", on);
+  if (on) return;
+  ask.running = null;
+  if (stopped) at("prompt").focus({preventScroll: true});  // a disabled button keeps no focus
 }
 
 at("ask").addEventListener("submit", (event) => {
