@@ -51,7 +51,7 @@ function places(count) {
 
 function drawGroup(boards, all) {
   boards.sort((a, b) => a.rank - b.rank);
-  const spots = places(boards.length), wide = boards.length <= 8;
+  const spots = places(boards.length), wide = boards.length <= MOST_LABELLED;
   const [dx, dy] = wide ? [92, 76] : [43, 43], [w, h] = wide ? [46, 34] : [27, 27];
   const columns = Math.max(...spots.map((spot) => spot[0])) + 1;
   const rows = Math.max(...spots.map((spot) => spot[1])) + 1;
@@ -101,6 +101,7 @@ function drawCable(cable, a, b, before, [dx, dy], labelled) {
   return draw("g", {}, ...made);
 }
 
+const MOST_LABELLED = 8;  // boards beside each other, for more there is no room
 let mapped = "";
 
 function showMap(boards, all) {
@@ -109,14 +110,16 @@ function showMap(boards, all) {
   if (drawn === mapped) return;
   mapped = drawn;
   const down = all.filter((cable) => !cable.up);
+  const joined = groups(boards, all);
+  const labelled = joined.every((group) => group.length <= MOST_LABELLED);
   const told = make("p", {class: "soft"}, all.length
     ? `${counted(boards.length, "board")}, ${counted(all.length, "link")}. Each line is a link` +
-      `${boards.length <= 8 ? ", with its ports' numbers at its ends" : ""}; a dashed one with a ` +
-      "cross is down. A number is a board's rank, and leads to it."
+      `${labelled ? ", with its ports' numbers at its ends" : ""}; a dashed one with a cross is ` +
+      "down. A box is a board with its rank, and leads to it below."
     : "No links: each board works alone.");
   const lost = down.map((cable) => make("span", {class: "bad state"},
     make("br"), `${cableName(cable)} is down`));
   told.append(...lost);
   at("map").hidden = boards.length < 2;
-  at("map").replaceChildren(...groups(boards, all).map((group) => drawGroup(group, all)), told);
+  at("map").replaceChildren(...joined.map((group) => drawGroup(group, all)), told);
 }
