@@ -16,7 +16,7 @@ setup(
     | {
         "lora_lab.timing": ["data/*"],
         "lora_cluster.dispatch": ["*.json"],
-        "lora_sdk.serve": ["*.html"],
+        "lora_sdk.serve": ["page/*"],
     },
     cffi_modules=["host/lora_host/ffi_build.py:make_builder"],
 )

@@ -117,6 +117,13 @@ def is_model(uri: str) -> bool:
     return is_emulated(uri if remote is None else remote.board)
 
 
+def board_type(uri: str) -> str:
+    """What stands behind a checked URI: "emulated", "simulated" or "real"."""
+    if is_simulated(uri):
+        return "simulated"
+    return "emulated" if is_model(uri) else "real"
+
+
 def board_uris(scheme: str) -> list[str]:
     """A URI for each kind of board: of EMULATED_SCHEME or SIMULATED_SCHEME."""
     return [f"{scheme}:{name}" for name in board_names()]

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.device_uri import canonical, check_uri, is_emulated, is_model, split_remote
+from lora_host.device_uri import (
+    board_type,
+    canonical,
+    check_uri,
+    is_emulated,
+    is_model,
+    split_remote,
+)
 from lora_host.errors import RequestError
 from lora_host.lock import lock_path
 
@@ -53,6 +60,21 @@ def test_a_nested_uri_tells_its_board(uri: str, found: tuple[str, str]) -> None:
 def test_an_invalid_one_is_refused(uri: str) -> None:
     with pytest.raises(RequestError, match="device"):
         check_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("emu:u280", "emulated"),
+        ("sim:u280", "simulated"),
+        ("xrt:0", "real"),
+        ("slash:0000:21:00.0", "real"),
+        ("tcp:lab2:7410/emu:u280/1", "emulated"),
+        ("unix:/run/lora/boardd.sock/xrt:0000:3b:00.1", "real"),
+    ],
+)
+def test_what_stands_behind_a_uri(uri: str, found: str) -> None:
+    assert board_type(uri) == found
 
 
 def test_the_parts_of_a_nested_uri() -> None:

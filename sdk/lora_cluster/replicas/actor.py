@@ -17,6 +17,7 @@ from lora_cluster.replicas.output_queue import OutputQueue
 from lora_host.boardd.waiting import wait_for_daemons
 from lora_host.errors import LoraError, RequestError, TransportError
 from lora_sdk.engine.migrated_kv import MigratedKv
+from lora_sdk.serve.served_board import served_boards
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
@@ -122,7 +123,7 @@ class ReplicaActor:
             fast=use is not None and use.fast,
             adapter_slots=engine.plan.adapters.slots,
             requests=engine.plan.max_sequences,
-            boards=tuple((one.address, one.name, one.serial) for one in engine.cluster.infos),
+            boards=served_boards(engine),
             node=ray.get_runtime_context().get_node_id(),
             pid=os.getpid(),
         )

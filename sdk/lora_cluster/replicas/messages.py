@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.sampling.logprobs import PositionLogprobs
+    from lora_sdk.serve.served_board import ServedBoard
     from lora_sdk.step.speculation_statistics import SpeculationStatistics
 
 
@@ -92,8 +93,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a replica says of its engine once it is open. `boards`: (address, name, serial) by
-    board; `node`: Ray's id of the computer."""
+    """What a replica says of its engine once it is open. `node`: Ray's id of the computer."""
 
     model_path: Path
     config: ModelConfig
@@ -103,7 +103,7 @@ class Opened:
     fast: bool
     adapter_slots: int
     requests: int
-    boards: tuple[tuple[str, str, int], ...]
+    boards: tuple[ServedBoard, ...]
     node: str
     pid: int
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lora_sdk.opening.weight_notices import WeightNotices
 
 Counts = TypeVar("Counts")
-Link = tuple[int, int, bool, int, int]
 
 
 class ReplicaBackend(Backend):
@@ -51,16 +50,11 @@ class ReplicaBackend(Backend):
     def board_rows(self, reading: BoardReading | None) -> Iterator[dict[str, object]]:
         """See Backend. A row names its replica and node too."""
         for one in self._fleet.replicas:
-            first, opened = self._first(one), one.opened
-            own = None
-            if reading is not None:
-                last = first + opened.plan.size
-                links = [link for link in reading.links if first <= link[0] < last]
-                own = replace(reading, links=_numbered(links, -first))
+            opened, own = one.opened, self._readings.get(one.name)
             state = "running" if one.lost is None else f"lost: {one.lost}"
             more = {"replica": one.name, "node": opened.node, "state": state}
-            for row in board_rows(opened.plan, opened.boards, own):
-                yield {**row, "rank": first + int(str(row["rank"])), **more}
+            for row in board_rows(opened.plan, opened.boards, own, self._first(one)):
+                yield {**row, **more}
 
     def is_end(self, error: LoraError) -> bool:
         """Whether no replica runs or is started again."""
@@ -72,12 +66,7 @@ class ReplicaBackend(Backend):
 
 
 def _moved(reading: BoardReading, first: int) -> BoardReading:
-    return replace(reading, links=_numbered(reading.links, first))
-
-
-def _numbered(links: Sequence[Link], first: int) -> tuple[Link, ...]:
-    """With boards from `first` on."""
-    return tuple((one[0] + first, *one[1:]) for one in links)
+    return replace(reading, links=tuple(link.moved(first) for link in reading.links))
 
 
 def summed(counts: Sequence[Counts]) -> Counts:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lora_host.errors import HangError
 from lora_sdk.serve.board_metrics import BoardReading, board_rows, read_boards
+from lora_sdk.serve.served_board import served_boards
 
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
@@ -95,9 +96,7 @@ class EngineBackend(Backend):
 
     def board_rows(self, reading: BoardReading | None) -> Iterator[dict[str, object]]:
         """See Backend."""
-        infos = self.engine.cluster.infos
-        names = [(info.address, info.name, info.serial) for info in infos]
-        return board_rows(self.engine.plan, names, reading)
+        return board_rows(self.engine.plan, served_boards(self.engine), reading)
 
     def is_end(self, error: LoraError) -> bool:
         """A hang is sticky, other failures are not."""

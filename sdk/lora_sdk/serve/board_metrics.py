@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,19 +16,38 @@ if TYPE_CHECKING:
     from lora_sdk.kv.kv_statistics import HostUse, KvUse
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.recovery.scrubber import ScrubUse
+    from lora_sdk.serve.served_board import ServedBoard
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
 
 
 @dataclass(frozen=True)
+class PortReading:
+    """A port with a cable: whether its link is up, frames received and those with errors so far,
+    and the port at the cable's other end."""
+
+    board: int
+    port: int
+    up: bool
+    frames: int
+    errors: int
+    peer_board: int
+    peer_port: int
+
+    def moved(self, first: int) -> PortReading:
+        """With boards numbered from `first` on."""
+        return replace(self, board=self.board + first, peer_board=self.peer_board + first)
+
+
+@dataclass(frozen=True)
 class BoardReading:
-    """Counts at one time. `links`: (board, port, up, frames received, frames with errors)."""
+    """Counts at one time. `links`: of all ports with cables; `memory`: by board."""
 
     boards: int
     steps: int
     redone: int
     frames_dropped: int
-    links: tuple[tuple[int, int, bool, int, int], ...]
+    links: tuple[PortReading, ...]
     memory: tuple[EccCounts | None, ...]
     kv: KvUse
     weights: ScrubUse | None
@@ -45,11 +64,15 @@ def read_boards(engine: Engine) -> BoardReading:
     stats = cluster.stats()
     links = []
     for cable in cluster.cables:
-        for board, port in ((cable.board_a, cable.port_a), (cable.board_b, cable.port_b)):
+        ends = ((cable.board_a, cable.port_a), (cable.board_b, cable.port_b))
+        for (board, port), peer in (ends, ends[::-1]):
             status = cluster.link_status(board, port)
             links.append(
-                (board, port, status.healthy, status.frames_received, status.frames_with_errors)
-            )
+                PortReading(
+                    board, port, status.healthy, status.frames_received,
+                    status.frames_with_errors, *peer,
+                )
+            )  # fmt: skip
     return BoardReading(
         cluster.size,
         stats.steps,
@@ -68,27 +91,37 @@ def read_boards(engine: Engine) -> BoardReading:
 
 
 def board_rows(
-    plan: Plan, names: Sequence[tuple[str, str, int]], reading: BoardReading | None
+    plan: Plan, boards: Sequence[ServedBoard], reading: BoardReading | None, first: int = 0
 ) -> Iterator[dict[str, object]]:
-    """An engine's boards by rank, for `/status`. `names`: (address, name, serial) by board. Bytes
-    of a bank are those that the plan reserves."""
-    links = () if reading is None else reading.links
+    """An engine's boards by rank, for `/status`; its ranks are counted from `first` on. Bytes of a
+    bank are those that the plan reserves."""
+    ranks = {planned.board: first + planned.rank for planned in plan.boards}
+    links = [] if reading is None else [one for one in reading.links if one.peer_board in ranks]
+    memory = {} if reading is None else dict(enumerate(reading.memory))
     for planned in plan.boards:
-        address, name, serial = names[planned.board]
+        counts = memory.get(planned.board)
         yield {
-            "rank": planned.rank,
-            "address": address,
-            "name": name,
-            "serial": serial,
+            "rank": ranks[planned.board],
+            **boards[planned.board]._asdict(),
             "banks": [
                 {"bank": plan.board.bank_name(use.bank), "used": use.reserved, "usable": use.usable}
                 for use in planned.use
             ],
             "links": [
-                {"port": port, "up": up, "frames": frames, "errors": errors}
-                for board, port, up, frames, errors in sorted(links)
-                if board == planned.board
+                {
+                    "port": link.port,
+                    "up": link.up,
+                    "frames": link.frames,
+                    "errors": link.errors,
+                    "peer": {"rank": ranks[link.peer_board], "port": link.peer_port},
+                }
+                for link in sorted(links, key=lambda link: link.port)
+                if link.board == planned.board
             ],
+            "memory_errors": {
+                "corrected": sum(counts.corrected.values()) if counts else 0,
+                "uncorrected": sum(counts.uncorrected.values()) if counts else 0,
+            },
         }
 
 
@@ -219,9 +252,9 @@ def _links(reading: BoardReading) -> Iterator[Metric]:
     errors = CounterMetricFamily(
         "lora_link_errors", "Frames received with errors at the port", labels=labels
     )
-    for board, port, healthy, received, wrong in reading.links:
-        where = [str(board), str(port)]
-        up.add_metric(where, healthy)
-        frames.add_metric(where, received)
-        errors.add_metric(where, wrong)
+    for link in reading.links:
+        where = [str(link.board), str(link.port)]
+        up.add_metric(where, link.up)
+        frames.add_metric(where, link.frames)
+        errors.add_metric(where, link.errors)
     yield from (up, frames, errors)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from lora_sdk.serve.board_metrics import BoardCollector
+from lora_sdk.serve.history import History
 from lora_sdk.step.results import Delta, Result
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -22,6 +23,7 @@ class Metrics:
     def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
         self.boards = BoardCollector()
+        self.history = History()
         self._registry.register(self.boards)
         self._gauge("vllm:num_requests_running", "Sequences in the engine", running)
         self._gauge("vllm:num_requests_waiting", "Sequences in the queue", waiting)
@@ -84,6 +86,7 @@ class RequestClock:
 
     def _first_token(self, seconds: float) -> None:
         self._metrics._first.observe(seconds)
+        self._metrics.history.first_token(seconds)
         self._counts.setdefault("first_token", round(seconds, 4))
 
     def received(self, delta: Delta) -> None:
@@ -94,7 +97,9 @@ class RequestClock:
             if not self._last:
                 self._first_token(now - self._began)
             if delta.index in self._last:
-                metrics._between.observe(now - self._last[delta.index])
+                gap = now - self._last[delta.index]
+                metrics._between.observe(gap)
+                metrics.history.between_tokens(gap)
             self._last[delta.index] = now
             self._tokens += 1
         if delta.finish_reason is not None:

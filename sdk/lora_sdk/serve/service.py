@@ -17,6 +17,7 @@ from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.gate import Gate
 from lora_sdk.serve.grammar_fields import GrammarFields
+from lora_sdk.serve.history import PERIOD
 from lora_sdk.serve.lifecycle import Lifecycle
 from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
@@ -66,6 +67,8 @@ class Service:
         self._backend: Backend | None = None
         self._compiler: Compiler | None = None
         self.adapters: list[str] = []
+        self.chats = False  # whether messages have a template
+        self._turning: asyncio.Future[None] | None = None
         self._stopping = False
         self._created = int(time.time())
         self.started = time.monotonic()
@@ -99,6 +102,8 @@ class Service:
         self._compiler = Compiler(backend.engine)
         self.gate = Gate(backend.capacity, self.settings.max_queue)
         await self.list_adapters()
+        self.chats = await asyncio.to_thread(self._has_template, backend.engine)
+        self._turning = asyncio.ensure_future(self._turn(backend.engine))
         self.lifecycle.ready()
 
     async def list_adapters(self) -> None:
@@ -121,10 +126,23 @@ class Service:
     async def close(self) -> None:
         """Give the boards back."""
         backend, self._backend = self._backend, None
+        if self._turning is not None:
+            self._turning.cancel()
         if backend is not None:
             await asyncio.to_thread(backend.engine.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
+
+    async def _turn(self, engine: ServedEngine) -> None:
+        while True:
+            await asyncio.sleep(PERIOD)
+            self.metrics.history.turn(engine.new_tokens)
+
+    def _has_template(self, engine: ServedEngine) -> bool:
+        try:
+            return bool(self._template or find_template(engine.model_path, engine.tokenizer))
+        except ModelError:
+            return False
 
     def failed(self, error: LoraError) -> ApiError:
         """What a client is told of the engine's error; of boards the log has more. A hang, or

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from lora_sdk.serve.service import Service
 
 
+_SCRIPTS = ("common.js", "plots.js", "map.js", "boards.js", "try.js", "live.js")
+
+
 def package_version() -> str:
     """The installed version, or "unknown"."""
     try:
@@ -29,12 +32,14 @@ def package_version() -> str:
 
 
 async def status(service: Service) -> dict[str, object]:
-    """All counts are totals since the start; a reader takes differences. `boards` is empty and
-    `kv` None until the model is loaded."""
+    """All counts are totals since the start; a reader takes differences. `boards` is empty, `kv`
+    None and `context` 0 until the model is loaded. `chat`: whether messages are taken."""
     told: dict[str, object] = {
         "version": package_version(),
         "model": service.settings.name,
         "adapters": service.adapters,
+        "chat": service.chats,
+        "context": 0,
         **service.lifecycle.as_dict(),
         "uptime": round(time.monotonic() - service.started, 3),
         "requests": {
@@ -49,7 +54,9 @@ async def status(service: Service) -> dict[str, object]:
         "weight_notices": [one.as_dict() for one in service.weight_notices.latest],
     }
     if service.lifecycle.state is State.READY:
-        told["new_tokens"] = service.engine.new_tokens
+        tokens = told["new_tokens"] = service.engine.new_tokens
+        told["context"] = service.engine.context
+        told.update(service.metrics.history.as_dict(tokens))
         backend = service.backend
         reading = await service.metrics.boards.refresh(backend.read)
         told["boards"] = list(backend.board_rows(reading))
@@ -60,7 +67,12 @@ async def status(service: Service) -> dict[str, object]:
 
 def _counts(reading: BoardReading) -> dict[str, object]:
     return {
-        "kv": {"pages": reading.kv.total, "free": reading.kv.total - reading.kv.held},
+        "kv": {
+            "pages": reading.kv.total,
+            "held": reading.kv.held,
+            "cached": reading.kv.cached,
+            "free": reading.kv.free,
+        },
         "steps": reading.steps,
         "redone_steps": reading.redone,
         "speculation": {
@@ -85,8 +97,13 @@ def page() -> Response:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    """The page and a policy that allows its own script and style, and nothing else."""
-    text = files(__package__).joinpath("status_page.html").read_bytes()
+    """The page with its style and scripts in it, and a policy that allows these and nothing
+    else."""
+    folder = files(__package__).joinpath("page")
+    text = folder.joinpath("page.html").read_bytes()
+    script = b"".join(folder.joinpath(name).read_bytes() for name in _SCRIPTS)
+    for tag, code in ((b"style", folder.joinpath("page.css").read_bytes()), (b"script", script)):
+        text = text.replace(b"<%b></%b>" % (tag, tag), b"<%b>\n%b</%b>" % (tag, code, tag))
     hashes = {
         kind: " ".join(map(_hashed, re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), text, re.DOTALL)))
         for kind, tag in (("script", b"script"), ("style", b"style"))
