@@ -46,7 +46,7 @@ def test_commands_work(line: str, tmp_path: Path) -> None:
 
 
 def test_the_demo_prints_what_stands_there() -> None:
-    """Its text and its modelled times; sums of weights, which depend on this computer, are apart."""
+    """Its text and modelled times; sums of weights depend on this computer, so they are apart."""
     (block,) = [block for _, block in BLOCKS if "\nmodelled: " in block]
     done = command(RUN, "--boards", "4", "--stats", "examples/prompt.txt", cwd=ROOT)
     text, said = done.stdout.decode(), done.stderr.decode()

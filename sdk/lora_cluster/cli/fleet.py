@@ -26,7 +26,7 @@ EXAMPLES = """\b
 Examples:
   lora fleet examples/fleet_demo.yaml examples/prompts.jsonl > results.jsonl
   lora fleet examples/fleet_demo.yaml prompts.jsonl -n 100 --temp 0.8
-\b
+
 A line of PROMPTS is one of lora-run --batch. Every result is one JSON line on stdout, in the
 order of the lines; a table of what ran where goes to stderr. Exit code: 0 done, 1 a line failed,
 2 refused."""

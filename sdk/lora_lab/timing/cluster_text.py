@@ -15,6 +15,19 @@ GOALS = {
 }
 
 
+_COLUMNS = {
+    "boards": ("", 6), "stages": ("", 7), "hosts": ("", 6), "copies": ("", 7), "hops": ("", 5),
+    "kB": ("link", 6), "ms": ("lone", 8), "rows": ("", 5), "ms ": ("loaded", 8),
+    "tokens/s": ("", 9), "token": ("J a", 6), "Mtok": ("$ a", 7),
+}  # fmt: skip
+_HEAD = [
+    "".join(f"{above:>{width}}" for above, width in _COLUMNS.values()),
+    "".join(f"{name.strip():>{width}}" for name, (_, width) in _COLUMNS.items()),
+]
+"""Boards, stages and hosts of a replica; how many replicas; the rest is of a token. Board-ms are in
+the JSON alone."""
+
+
 def cluster_text(found: dict[str, Any]) -> str:
     """A table of the splits that no other one outdoes, the best ones, and notes."""
     load = found["requests"]
@@ -22,20 +35,17 @@ def cluster_text(found: dict[str, Any]) -> str:
         f"modelled: {found['design']}, {found['hosts']} hosts of {found['boards_per_host']} x "
         f"{found['board']}, {found['model']}, context {found['context']}, "
         + ("as many requests as fit" if load is None else f"{load} requests at once"),
-        f"{'boards a replica':>16}{'stages':>7}{'hosts':>7}{'replicas':>10}{'hops':>6}"
-        f"{'link kB':>9}"
-        f"{'lone ms':>9}{'rows':>6}{'loaded ms':>11}{'tokens/s':>10}{'board-ms':>10}{'J':>9}"
-        f"{'$/Mtoken':>10}",
+        *_HEAD,
     ]
     shown = [one for one in found["splits"] if not one["outdone"]]
     for one in shown:
         price = one["dollars_per_million_tokens"]
         lines.append(
-            f"{one['boards']:>16}{one['stages']:>7}{one['hosts']:>7}{one['replicas']:>10}{one['hops']:>6}"
-            f"{one['link_bytes'] / 1e3:>9.0f}{one['lone_ms']:>9.3f}{one['rows']:>6}"
-            f"{one['loaded_ms']:>11.3f}{one['tokens_per_second']:>10.1f}"
-            f"{one['board_ms_per_token']:>10.3f}{one['joules_per_token']:>9.3f}"
-            + ("         -" if price is None else f"{price:>10.3f}")
+            f"{one['boards']:>6}{one['stages']:>7}{one['hosts']:>6}{one['replicas']:>7}"
+            f"{one['hops']:>5}{one['link_bytes'] / 1e3:>6.0f}{one['lone_ms']:>8.2f}{one['rows']:>5}"
+            f"{one['loaded_ms']:>8.2f}{one['tokens_per_second']:>9.1f}"
+            f"{one['joules_per_token']:>6.2f}"
+            + (f"{'-':>7}" if price is None else f"{price:>7.3f}")
         )
     for goal, title in GOALS.items():
         one = found["best"][goal]

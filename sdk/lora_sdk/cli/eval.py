@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.opening.options import EngineOptions
 
@@ -93,7 +94,7 @@ def evaluate(
         }
         if not alone:
             report |= _reference(engine, data, stride, reference)
-    click.echo(json.dumps(report, indent=2) if as_json else _table(report))
+    click.echo(json.dumps(report, indent=2) if as_json else for_people(_table(report)))
     return 0
 
 

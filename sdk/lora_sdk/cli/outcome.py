@@ -86,7 +86,9 @@ def fail(name: str, message: object, code: int) -> int:
 
 
 def say(name: str, kind: str, message: object) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr, folded on a terminal."""
     from lora_host.errors import one_line
+    from lora_sdk.cli.folding import for_people
 
-    print(f"{name}: {kind}: {one_line(message)}", file=sys.stderr, flush=True)
+    text = f"{name}: {kind}: {one_line(message)}"
+    print(for_people(text, err=True), file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS
 from lora_sdk.model.weight_formats import schemes
@@ -106,7 +107,7 @@ def quantize(
         **_values(recipe, report),
         **_bits_per_byte(report, sum(scored_bytes(tokenizer, window) for window in held)),
     }
-    click.echo(json.dumps(values, indent=2) if as_json else _table(values))
+    click.echo(json.dumps(values, indent=2) if as_json else for_people(_table(values)))
     return 0
 
 

@@ -22,6 +22,7 @@ from lora_sdk.cli.adapters import (
 )
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.grouped_help import GroupedCommand
 from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
@@ -54,21 +55,46 @@ EPILOG = """\b
 Examples:
   lora-run --boards 4 prompt.txt
   lora-run -p "def add(a, b):" -n 40
-  echo "Once upon a time" | lora-run --boards 2 --temp 0.8 --top-p 0.95 --seed 7
-  lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 prompt.txt
+  echo "Once upon a time" | lora-run --temp 0.8 --top-p 0.95 --seed 7
+  lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 FILE
   lora-run --chat --model ~/models/llama -p "What is an FPGA?"
   lora-run --batch prompts.jsonl > results.jsonl
-  lora-run --draft ~/models/small --speculative 4 --model ~/models/llama prompt.txt
-\b
+  lora-run --model ~/models/llama --draft ~/models/small --speculative 4 FILE
+
 Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
 130 Ctrl-C. After the text the boards sum their weights: if some have changed,
 the text may be wrong, an error names the place, and the exit code is 1.
 A line of --batch is a JSON string, or an object with prompt, tokens or
-messages and sampling parameters. Every result is one JSON line, in the same order; that
-of a line that failed has its error, and the exit code is 1."""
+messages and sampling parameters. Every result is one JSON line, in the same
+order; that of a line that failed has its error, and the exit code is 1."""
 
 
-@click.command("lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+GROUPS = {
+    "Used most": (
+        *("model", "boards", "prompt", "max_tokens", "temperature"),
+        *("top_p", "seed", "chat", "as_json", "details"),
+    ),
+    "Model": (
+        *("context", "kv", "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir"),
+        *("prefill", "prefill_mode", "prefill_model"),
+    ),
+    "Boards": ("devices", "cluster_file", "stages", "overlay", "kernels", "threads", "greedy"),
+    "Sampling": (
+        *("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("min_tokens", "stop", "ignore_eos", *BEAM_FIELDS),
+    ),
+    "Speculation": ("speculative", "draft", "proposer", "spec_objective"),
+    "Adapters": ("adapters", "max_adapters", "adapter_mode"),
+    "Reliability": ("recovery", "scrub", "spares", "daemon_wait"),
+    "Input and output": (*("batch", "echo", "logprobs", "trace_file", "quiet", "version", "help"),),
+}
+"""Of the help."""
+
+
+@click.command(
+    "lora-run", cls=GroupedCommand, groups=GROUPS, epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts, run as one batch")

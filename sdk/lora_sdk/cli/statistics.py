@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_sdk.cli.clock import since_start
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.laboratory import MISSING, laboratory
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Statistics:
 
     @staticmethod
     def _line(text: str) -> None:
-        print(text, file=sys.stderr)
+        show(text, err=True)
 
 
 def _kind(engine: Engine) -> str:
