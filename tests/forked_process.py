@@ -161,7 +161,7 @@ def _prepared(
         os.dup2(stream, target)
         os.close(stream)
     if os.isatty(1):  # the parent's streams were of files, which can seek
-        sys.stdout, sys.stderr = (open(fd, "w", buffering=1, closefd=False) for fd in (1, 2))
+        sys.stdout, sys.stderr = (open(fd, "w", buffering=1, closefd=False) for fd in (1, 2))  # noqa: SIM115
     os.environ.clear()
     os.environ.update({_received(name): _received(value) for name, value in environment.items()})
     os.chdir(_received(cwd))

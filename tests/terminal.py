@@ -39,7 +39,7 @@ class Screen:
     """The lines of a terminal as they stand when the program has ended."""
 
     def __init__(self, status: int, text: str) -> None:
-        self.status = status
+        self.status, self.raw = status, text
         plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
         self.lines = [line.rpartition("\r")[2] for line in plain.split("\n")]
 

@@ -35,6 +35,7 @@ Examples:
 """
 
 
+USUAL_CONTEXT = 128  # as lora lab plot has
 VIEWS = {
     "listing": ("as_json",),
     "validate": ("as_json",),
@@ -63,7 +64,9 @@ VIEWS = {
               help="with --hosts: YAML with prices in place of the assumed ones")  # fmt: skip
 @click.option("--plot", type=OUTPUT, metavar="FILE",
               help="with --hosts: draw the splits, .png or .svg")  # fmt: skip
-@click.option("-c", "--context", type=int, help="time of one token at this context")
+@click.option("-c", "--context", type=int,
+              help=f"time of one token at this context [{USUAL_CONTEXT}, without --in and --out]"
+              )  # fmt: skip
 @click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
 @click.option("--out", "outputs", type=int, help="with --in: new tokens of a whole request")
 @click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
@@ -114,8 +117,8 @@ def model(
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Modelled time of a design on boards: one token at --context, or a request of --in and --out;
-    with --fleet of many requests on GPUs and boards.
+    """Modelled time of a design on boards: one token at --context, or a request of --in and --out
+    tokens; with --fleet of many requests on GPUs and boards.
 
     Every number is modelled. Nothing is loaded or run."""
     _check_view(invoked)
@@ -136,6 +139,8 @@ def model(
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora lab model --list names them")
+    if context is None and inputs is None and outputs is None and beams is None:
+        context = USUAL_CONTEXT
     if hosts is not None:
         others = (inputs, outputs, verify_length, beams, adapter_mode, trace, stages)
         if context is None or mode != "ar" or adapter_rank or any(o is not None for o in others):

@@ -89,9 +89,10 @@ def quantize(
         click.echo(f"--group {group} does not divide K of every matrix: {recipe.group}", err=True)
     source = text or calibration_path()
     tokenizer = Tokenizer(model, config.vocabulary)
-    found, held = windows_of(read_text(source), tokenizer, config, windows)
     try:
         with ProgressBar("quantizing", unit="layer") as progress:
+            progress(0, config.layers + 1)  # the first layer takes a while
+            found, held = windows_of(read_text(source), tokenizer, config, windows)
             report = quantize(model, out, recipe, found, progress, resume, held)
     except KeyboardInterrupt:
         if resume:

@@ -166,10 +166,15 @@ def lora_run(
         statistics.loaded(engine, drafts)
         if trace_file is not None or (details and not quiet):
             statistics.model(engine)
-        if lines is not None:
-            lines.run(engine, statistics)
-        else:
-            _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
+        try:
+            if lines is not None:
+                lines.run(engine, statistics)
+            else:
+                _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
+        except KeyboardInterrupt:
+            if not quiet:
+                say("lora-run", "interrupted", statistics.so_far())
+            raise
         if not quiet:
             statistics.write(engine, details)
         if trace_file is not None:
@@ -225,7 +230,7 @@ def _run_one(
         prompt = engine.chat_tokens([{"role": "user", "content": text}])
     if echo:
         sys.stdout.write(text)
-    ended_line = True
+    ended_line = not echo or text.endswith("\n")
 
     def show(delta: Delta) -> None:
         nonlocal ended_line
@@ -235,13 +240,16 @@ def _run_one(
             sys.stdout.flush()
             ended_line = delta.text.endswith("\n")
 
-    result = engine.generate(prompt, params, on_delta=show)
+    try:
+        result = engine.generate(prompt, params, on_delta=show)
+    finally:
+        if not as_json and not ended_line:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
     assert not isinstance(result, list)  # a single prompt
     statistics.add(result)
     if as_json:
         _write_json(statistics.described(result))
-    elif sys.stdout.isatty() and not ended_line:
-        sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
 
 
 def _write_json(value: object) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lora_host.naming import counted
 from lora_sdk.cli.clock import since_start
 from lora_sdk.cli.folding import show
 from lora_sdk.cli.laboratory import MISSING, laboratory
@@ -29,6 +30,7 @@ class Statistics:
         self._began = 0.0
         self._first_token: float | None = None
         self._prompt_tokens = 0
+        self._received = 0  # tokens of a result that is not complete
         self._new_tokens = 0
         self._first_latency = 0.0
         self._results = 0
@@ -61,16 +63,26 @@ class Statistics:
 
     def received(self, delta: Delta) -> None:
         """A delta was received."""
-        if self._first_token is None and delta.token_id is not None:
+        if delta.token_id is None:
+            return
+        self._received += 1
+        if self._first_token is None:
             self._first_token = since_start()
 
     def add(self, result: Result) -> None:
         """A request is finished."""
         self._results += 1
+        self._received = 0
         self._prompt_tokens += result.prompt_tokens
         self._new_tokens += result.completion_tokens
         self._first_latency = max(self._first_latency, result.timing.first_token)
         self._seed = result.seed
+
+    def so_far(self) -> str:
+        """What a run that is cut off has done."""
+        seconds = time.monotonic() - self._began
+        done = f"after {counted(self._received + self._new_tokens, 'new token')} in {seconds:.2f} s"
+        return done + (f", {counted(self._results, 'result')} complete" if self._results else "")
 
     def described(self, result: Result) -> dict[str, Any]:
         """A result for JSON, with the draft and the values expected from the table."""
