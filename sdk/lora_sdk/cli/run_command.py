@@ -66,7 +66,8 @@ Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
 the text may be wrong, an error names the place, and the exit code is 1.
 A line of --batch is a JSON string, or an object with prompt, tokens or
 messages and sampling parameters. Every result is one JSON line, in the same
-order; that of a line that failed has its error, and the exit code is 1."""
+order, and a text on a terminal without --json; that of a line that failed has
+its error, and the exit code is 1."""
 
 
 GROUPS = {
@@ -133,7 +134,9 @@ def lora_run(
     drafts = take_speculation(options, engine_arguments)
     sampling = {**_sampling(options), **default_adapter(adapters)}
     params = params_from_mapping(sampling)
-    lines = Batch(read_batch(batch, sampling), name_of(batch)) if batch is not None else None
+    lines = (
+        Batch(read_batch(batch, sampling), name_of(batch), as_json) if batch is not None else None
+    )
     text = ""
     if prompt is not None:
         text = argument_text("-p", prompt)

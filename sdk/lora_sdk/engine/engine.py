@@ -387,7 +387,7 @@ class Engine:
     # --- text -----------------------------------------------------------------------------------
 
     @overload
-    def generate(  # type: ignore[overload-overlap]  # a str is a sequence of them, and one prompt
+    def generate(
         self,
         prompts: Prompt,
         params: SamplingParams | Sequence[SamplingParams] | None = None,
@@ -433,7 +433,7 @@ class Engine:
         return results[0] if single else results
 
     @overload
-    def beam_search(  # type: ignore[overload-overlap]
+    def beam_search(
         self,
         prompts: Prompt,
         params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
@@ -493,7 +493,7 @@ class Engine:
                 self._generator.forget([request])
 
     @overload
-    async def agenerate(  # type: ignore[overload-overlap]
+    async def agenerate(
         self,
         prompts: Prompt,
         params: SamplingParams | Sequence[SamplingParams] | None = None,
