@@ -34,6 +34,7 @@ class Statistics:
         self._new_tokens = 0
         self._first_latency = 0.0
         self._results = 0
+        self._result: Result | None = None  # the latest
         self._seed = 0
         self._modelled: ModelledRun | None = None
         self._drafts: ResolvedSpeculation | None = None
@@ -72,6 +73,7 @@ class Statistics:
     def add(self, result: Result) -> None:
         """A request is finished."""
         self._results += 1
+        self._result = result
         self._received = 0
         self._prompt_tokens += result.prompt_tokens
         self._new_tokens += result.completion_tokens
@@ -100,12 +102,21 @@ class Statistics:
         self._line(
             f"measured: {self._prompt_tokens} prompt and {self._new_tokens} new tokens in "
             f"{seconds:.2f} s ({self._new_tokens / max(seconds, 1e-9):.1f} new tokens/s){first}; "
-            f"{boards} {kind}{kernels}"
+            f"{boards} {kind}{kernels}{self._ended(engine)}"
         )
         if engine.prefill_use is not None and engine.prefill_use.fast:
             self._line("prefill: fast, so the text may differ from the boards' own")
         if details:
             self._details(engine)
+
+    def _ended(self, engine: Engine) -> str:
+        """What cut the text of a lone result; nothing for one that ended by itself."""
+        result = self._result
+        if self._results != 1 or result is None or result.finish_reason != "length":
+            return ""
+        full = result.prompt_tokens + len(result.token_ids) > engine.context
+        by = f"a full context of {engine.context} positions" if full else "-n"
+        return f"; cut by {by}"
 
     def _details(self, engine: Engine) -> None:
         plan = engine.plan
