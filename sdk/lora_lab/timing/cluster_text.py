@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.naming import counted
-from lora_lab.timing.plots import save
+from lora_lab.timing.plots import HOLLOW, footnotes, plain_ticks, save
 
 GOALS = {
     "latency": "lowest latency of a lone token",
@@ -64,21 +64,26 @@ def draw_cluster(path: Path, found: dict[str, Any]) -> None:
     stages; those have names that no other one outdoes. RequestError as `plots.save`."""
 
     def drawer(axes: Any) -> None:
-        splits = found["splits"]
+        splits, fits = found["splits"], not any("not fit" in note for note in found["notes"])
         for stages in sorted({one["stages"] for one in splits}):
             some = [one for one in splits if one["stages"] == stages]
             xs = [one["tokens_per_second"] for one in some]
             ys = [one["lone_ms"] for one in some]
             label = f"{stages} stages" if stages > 1 else "no stages"
-            axes.plot(xs, ys, marker="o", linestyle=":", label=label)
+            face = "auto" if fits else "white"
+            axes.plot(xs, ys, marker="o", linestyle=":", label=label, markerfacecolor=face)
             for one, x, y in zip(some, xs, ys, strict=True):
                 if not one["outdone"]:
                     name = f"{one['replicas']} x {one['boards']}"
                     axes.annotate(name, (x, y), textcoords="offset points", xytext=(5, 5),
                                   fontsize=8)  # fmt: skip
-        axes.legend()
+        axes.legend(fontsize=8)
+        axes.margins(x=0.1, y=0.12)
+        footnotes(axes, [*([] if fits else [HOLLOW]), *found["notes"]])
         axes.set_xscale("log")
         axes.set_yscale("log")
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
         axes.set_xlabel("tokens per second of all replicas, at the load")
         axes.set_ylabel("ms of a lone token")
         axes.set_title(
