@@ -9,6 +9,8 @@ DATA = {
     "lora_sdk.models": "models",
 }
 
+TYPED = ("lora_sdk", "lora_host", "lora_lab", "lora_cluster", "lora_prefill")
+
 setup(
     packages=[*find_packages("sdk"), *find_packages("host"), *DATA],
     package_dir={"": "sdk", "lora_host": "host/lora_host", **DATA},
@@ -17,6 +19,7 @@ setup(
         "lora_lab.timing": ["data/*"],
         "lora_cluster.dispatch": ["*.json"],
         "lora_sdk.serve": ["page/*"],
+        **{name: ["py.typed"] for name in TYPED},
     },
     cffi_modules=["host/lora_host/ffi_build.py:make_builder"],
 )

@@ -14,10 +14,11 @@ def main() -> None:
     greedy = SamplingParams(max_tokens=40)
     sampled = SamplingParams(max_tokens=40, temperature=0.7, top_p=0.9, seed=1, n=3)
     with Engine(boards=4) as engine:
-        for result in engine.generate(PROMPTS, [greedy, sampled]):
+        results = engine.generate(PROMPTS, [greedy, sampled])
+        for prompt, result in zip(PROMPTS, results, strict=True):
             for output in result.outputs:
                 print(f"--- sample {output.index}, ended by {output.finish_reason}")
-                print(result.prompt + output.text)
+                print(prompt + output.text)
 
 
 if __name__ == "__main__":

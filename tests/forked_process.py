@@ -33,10 +33,9 @@ def forked(
     stdin: bytes | None, timeout: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
     """Runs `code` with sys.argv = ["-c", *arguments]. TimeoutExpired after `timeout` seconds."""
-    parent = _forking(tuple(sorted((k, v) for k, v in environment.items() if _at_start(k))))
+    parent = forking_for(environment)
     words = [os.fsdecode(word) for word in arguments]
-    variables = {_sent(name): _sent(value) for name, value in environment.items()}
-    request = [code, [_sent(word) for word in words], variables, _sent(str(cwd or Path.cwd()))]
+    request = request_of(code, words, environment, cwd or Path.cwd())
     with ExitStack() as files:
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         if stdin is None:
@@ -50,7 +49,20 @@ def forked(
         return subprocess.CompletedProcess(words, status, out.read(), err.read())
 
 
-class _Forking:
+def forking_for(environment: Mapping[str, str]) -> Forking:
+    """The process whose children read `environment` when they start."""
+    return _forking(tuple(sorted((k, v) for k, v in environment.items() if _at_start(k))))
+
+
+def request_of(
+    code: str, words: Sequence[str], environment: Mapping[str, str], cwd: Path
+) -> list[object]:
+    """What a child is asked to do, for `Forking.status` as JSON."""
+    variables = {_sent(name): _sent(value) for name, value in environment.items()}
+    return [code, [_sent(word) for word in words], variables, _sent(str(cwd))]
+
+
+class Forking:
     """A process that forks one child per request."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -91,9 +103,9 @@ class _Forking:
 
 
 @cache
-def _forking(at_start: tuple[tuple[str, str], ...]) -> _Forking:
+def _forking(at_start: tuple[tuple[str, str], ...]) -> Forking:
     others = {k: v for k, v in os.environ.items() if not _at_start(k)}
-    return _Forking({**others, **dict(at_start)})
+    return Forking({**others, **dict(at_start)})
 
 
 def _sent(text: str) -> str:
@@ -148,6 +160,8 @@ def _prepared(
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)
+    if os.isatty(1):  # the parent's streams were of files, which can seek
+        sys.stdout, sys.stderr = (open(fd, "w", buffering=1, closefd=False) for fd in (1, 2))  # noqa: SIM115
     os.environ.clear()
     os.environ.update({_received(name): _received(value) for name, value in environment.items()})
     os.chdir(_received(cwd))

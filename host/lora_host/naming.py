@@ -11,6 +11,19 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in their order, runs of three and more that ascend by one as "0-63"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+
+
 def did_you_mean(found: str, known: Iterable[str]) -> str:
     """End of an error message: the nearest known name, or all known names (at least one)."""
     names = list(known)

@@ -38,8 +38,8 @@ def test_the_adapter_and_its_scale_are_used(root: Path) -> None:
     shared = ("--model", root / "model", "--boards", 2, "-n", 9, "-q", "-p", "once")
     plain, whole, half = text_of(root, None), text_of(root, "a"), text_of(root, "a", 0.5)
     assert len({plain, whole, half}) == 3
-    assert lora_run(*shared, "--adapter", f"a={root / 'a'}").stdout.decode() == whole
-    assert lora_run(*shared, "--adapter", f"a={root / 'a'}:0.5").stdout.decode() == half
+    assert lora_run(*shared, "--adapter", f"a={root / 'a'}").stdout.decode() == whole + "\n"
+    assert lora_run(*shared, "--adapter", f"a={root / 'a'}:0.5").stdout.decode() == half + "\n"
 
 
 def test_batch_lines_name_their_adapters(root: Path, tmp_path: Path) -> None:

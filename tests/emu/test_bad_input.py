@@ -226,7 +226,7 @@ def test_of_a_larger_cluster_the_boards_with_a_path_are_taken(folder: Path, tmp_
     assert done.stdout.decode() == want.text
     plan = ("plan", "--model", folder, "--boards")
     planned = command(LORA, *plan, 2, "--cluster", file).stdout.decode()
-    assert f"boards by rank: 0-1, a path, cabled as {file} (of its 4 boards 0, 2)" in planned
+    assert f"boards by rank: 0, 1; a path, cabled as {file} (of its 4 boards 0, 2)" in planned
     one_line_error(command(LORA, *plan, 8, "--cluster", file), "4 boards found, 8 requested")
     one_line_error(command(LORA, *plan, 0, "--cluster", file), "0 boards")
 

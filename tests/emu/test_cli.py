@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from click.testing import CliRunner
 
-from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams, __version__
+from lora_sdk import (
+    BeamSearchParams,
+    Engine,
+    Result,
+    SamplingParams,
+    __version__,
+    demo_model_path,
+)
+from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.cli.quantize import quantize
 from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.processes import environment
 from tests.variants import variant, write_checkpoint
@@ -23,6 +35,11 @@ ENVIRONMENT = environment()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("cli") / "model")
+
+
+def a_line(text: str) -> str:
+    """As it is printed: it ends with a newline."""
+    return text if text.endswith("\n") else text + "\n"
 
 
 @pytest.fixture
@@ -46,10 +63,11 @@ def expected(folder: Path) -> Callable[..., Result]:
 def test_stdout_is_the_text_and_nothing_else(
     folder: Path, prompt: Path, expected: Callable[..., Result]
 ) -> None:
-    """The file's final newline is dropped; statistics are one line on stderr."""
+    """The prompt's final newline is dropped, the text ends with one; statistics are one line on
+    stderr."""
     done = lora_run("--model", folder, "--boards", 4, "-n", 20, prompt)
     want = expected("The quick brown fox", max_tokens=20)
-    assert (done.returncode, done.stdout.decode()) == (0, want.text)
+    assert (done.returncode, done.stdout.decode()) == (0, a_line(want.text))
     line = done.stderr.decode()
     assert line.count("\n") == 1 and line.startswith("measured: ")
     assert f"{len(want.token_ids)} new tokens" in line and "4 emulated boards" in line
@@ -64,7 +82,7 @@ def test_beams_write_the_best_hypothesis_and_json_its_score(
     assert isinstance(want, Result)
     flags = ("--model", folder, "--beams", 3, "--early-stopping", "true", "-n", 9, "-q")
     done = lora_run(*flags, prompt)
-    assert (done.returncode, done.stdout.decode()) == (0, want.text)
+    assert (done.returncode, done.stdout.decode()) == (0, a_line(want.text))
     batch = tmp_path / "batch"
     batch.write_text(
         '{"prompt": "The quick brown fox", "n": 2}\n{"prompt": "The quick", "beam_width": null}\n'
@@ -81,7 +99,7 @@ def test_flags_of_beam_search_need_beams(prompt: Path) -> None:
 
 
 def test_stdin_option_and_echo_give_the_same(folder: Path, expected: Callable[..., Result]) -> None:
-    want = expected("a € b", max_tokens=9).text
+    want = a_line(expected("a € b", max_tokens=9).text)
     shared = ("--model", folder, "-n", 9, "-q")
     assert lora_run(*shared, "-", input="a € b\n".encode()).stdout.decode() == want
     assert lora_run(*shared, input="a € b\n".encode()).stdout.decode() == want
@@ -105,7 +123,7 @@ def test_sampling_flags_reach_the_sampler(folder: Path, expected: Callable[..., 
 
 def test_numpy_kernels_write_the_same(folder: Path, expected: Callable[..., Result]) -> None:
     done = lora_run("--model", folder, "--boards", 2, "--kernels", "numpy", "-n", 4, "-p", "x")
-    assert done.stdout.decode() == expected("x", max_tokens=4).text
+    assert done.stdout.decode() == a_line(expected("x", max_tokens=4).text)
     assert "numpy kernels" in done.stderr.decode()
 
 
@@ -141,7 +159,9 @@ def test_ctrl_c_stops_at_once_with_130_and_no_traceback(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
     assert time.monotonic() - pressed < 3
-    assert b"Traceback" not in process.stderr.read()
+    said = process.stderr.read().decode()
+    assert re.search(r"^lora-run: interrupted: after [1-9]\d* new tokens? in [\d.]+ s$", said, re.M)
+    assert "Traceback" not in said and process.stdout.read().endswith(b"\n")
     process.stdout.close()
     process.stderr.close()
 
@@ -205,3 +225,37 @@ def test_eval_counts_every_byte(folder: Path, tmp_path: Path) -> None:
     again = command(LORA, *shared, "--boards", 4)
     assert json.loads(again.stdout)["bits_per_byte"] == found["bits_per_byte"]
     one_line_error(command(LORA, "eval", "--model", folder, "--text", tmp_path / "no"), "not exist")
+
+
+def test_eval_says_what_its_time_was(folder: Path, prompt: Path) -> None:
+    said = command(LORA, "eval", "--model", folder, "--text", prompt).stdout.decode()
+    (line,) = [line for line in said.splitlines() if line.startswith("measured ")]
+    found = re.fullmatch(
+        r"measured +([\d.]+) s: loading ([\d.]+) s, scoring on 1 board ([\d.]+) s, "
+        r"the float32 reference on this computer ([\d.]+) s", line,
+    )  # fmt: skip
+    assert found is not None, line
+    whole, *parts = map(float, found.groups())
+    assert whole == pytest.approx(sum(parts), abs=0.02) and min(parts[0], parts[2]) > 0
+
+
+def test_a_misspelt_choice_gets_the_nearest_one() -> None:
+    done = command(LORA, "lab", "plot", "breakdwn", "-o", "a.svg")
+    one_line_error(done, "'breakdwn' is not one of", "did you mean 'breakdown'?")
+    far = one_line_error(command(LORA, "lab", "plot", "xyz", "-o", "a.svg"), "is not one of")
+    assert "did you mean" not in far
+
+
+def test_quantize_shows_progress_before_its_first_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def record(_: ProgressBar, done: int, total: int) -> None:
+        seen.append((done, total))
+
+    def end(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressBar, "__call__", record)
+    monkeypatch.setattr("lora_sdk.quant.text.windows_of", end)
+    CliRunner().invoke(quantize, [str(demo_model_path()), "/tmp/none", "--scheme", "w8a8"])
+    assert [done for done, _ in seen] == [0] and seen[0][1] > 4

@@ -41,7 +41,7 @@ def test_prompts_and_their_continuations(folder: Path, tmp_path: Path) -> None:
     for prompt, given in ((["-p", text], None), ([file], None), ([], text.encode())):
         done = command(RUN, "-m", folder, "-n", 12, "--echo", *prompt, input=given)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.decode() == text + expected
+        assert done.stdout.decode() == text + expected + "\n"
     stop = expected.strip()[-1]  # UTF-8 of several bytes or not: it matches as in any locale
     done = command(RUN, "-m", folder, "-n", 12, "--json", "-p", text, "-r", stop)
     [output] = json.loads(done.stdout)["outputs"]

@@ -45,6 +45,19 @@ def test_commands_work(line: str, tmp_path: Path) -> None:
     assert done.stdout or Path(known["OUT.jsonl"]).stat().st_size
 
 
+def test_the_demo_prints_what_stands_there() -> None:
+    """Its text and modelled times; sums of weights depend on this computer, so they are apart."""
+    (block,) = [block for _, block in BLOCKS if "\nmodelled: " in block]
+    done = command(RUN, "--boards", "4", "--stats", "examples/prompt.txt", cwd=ROOT)
+    text, said = done.stdout.decode(), done.stderr.decode()
+    shown = block.partition("[...]")[0].rstrip()
+    assert shown in text
+    for line in re.findall(r"^modelled: .*(?=: [\d.]+ ms in all)", block, re.MULTILINE):
+        assert line in said
+    phases = re.findall(r"prefill .*sampled\)", block)
+    assert len(phases) == 2 and all(phase in said for phase in phases)
+
+
 def test_the_python_example_runs() -> None:
     (code,) = [block for kind, block in BLOCKS if kind == "python"]
     done = command(code, cwd=ROOT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import time
@@ -14,7 +15,7 @@ from openai import AuthenticationError
 from lora_host.errors import RequestError
 from lora_sdk import Engine
 from lora_sdk.serve.settings import check_exposure, digest, read_keys
-from tests.served import Served, served
+from tests.served import Served, eventually, served
 
 KEY = "k" * 32
 ASK = {"prompt": "a", "max_tokens": 1}
@@ -162,3 +163,20 @@ def test_a_body_that_breaks_its_framing_after_the_answer_leaves_no_traceback(
                 pass
         assert server.get("/version").status == 200
     assert not caplog.records, caplog.records[0].getMessage()
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> dict[str, int]:
+    """Of the lines of requests, by path."""
+    lines = [(r.getMessage(), r.levelno) for r in caplog.records if r.name == "lora.serve"]
+    return {json.loads(text)["path"]: level for text, level in lines if text.startswith("{")}
+
+
+def test_polls_are_logged_at_debug(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "lora.serve"):
+        for path in ("/status", "/metrics", "/health", "/v1/models", "/nothing"):
+            server.get(path)
+        assert eventually(lambda: len(levels(caplog)) == 5)
+    told = levels(caplog)
+    polled = {path: level for path, level in told.items() if level == logging.DEBUG}
+    assert set(polled) == {"/status", "/metrics", "/health"}
+    assert told["/v1/models"] == told["/nothing"] == logging.INFO

@@ -41,3 +41,12 @@ def test_lists_as_text_and_as_json() -> None:
     assert found["designs"]["own-u280"]["boards"] == ["u280"]
     for name in (*found["designs"], *found["overlays"], *found["boards"], *found["models"]):
         assert name in text
+
+
+@pytest.mark.parametrize("more", [(), ("--hosts", "2"), ("--mode", "sd")])
+def test_a_token_is_at_context_128_where_no_length_is_given(more: tuple[str, ...]) -> None:
+    asked = ["--design", "own-u280", "--model", "llama2-7b", "--json", *more]
+    told = [CliRunner().invoke(model, [*asked, *context]) for context in ((), ("-c", "128"))]
+    assert told[0].exit_code == 0 and told[0].stdout == told[1].stdout
+    half = CliRunner().invoke(model, [*asked[:5], "--in", "32"])
+    assert str(half.exception) == "give either --context, or both --in and --out"

@@ -17,13 +17,14 @@ from lora_host.device_uri import canonical
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, NOTE, OK, Finding, Machine, examine
 from lora_host.lab.inventory import inventory, pci_boards
+from lora_host.lab.source_tree import made_in_tree, source_tree
 from lora_host.lock import BoardLock, holder, lock_path
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import Xclbin, read_xclbin
 from lora_host.xrt_environment import emulation_config
 from lora_sdk.cli.list_view import table
 from tests.foreign import foreign_xclbin
-from tests.processes import environment
+from tests.processes import ROOT, environment
 
 URI = "slash:0000:21:00.0"
 
@@ -187,8 +188,32 @@ def test_libraries_of_simulated_hardware_are_told(
     found = look(folder)
     assert found["simulated units"].state == OK and rtl.LIBRARY in found["simulated units"].found
     cards = found["simulated cards"]
-    assert cards.state == NOTE and cards.cure == "make sim-build"
+    assert cards.state == NOTE
+    assert cards.cure == f"cd {ROOT} && make sim-build, with Verilator 5.006"
     assert cards.found.startswith(f"{folder / sim.LIBRARY} is missing or not a plain file")
+
+
+def test_what_is_made_in_a_source_tree_says_where_that_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkout, what pip was given, or in words; never a bare make."""
+    package = folder / "site" / "lora_host"
+    assert source_tree() == ROOT
+    info = folder / "site" / "lora_fpga-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lora-fpga\nVersion: 0.1.0\n")
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    words = "in the source tree that this lora-fpga was built from: make sim-build"
+    assert made_in_tree("make sim-build", package) == words
+    tree = folder / "a tree"
+    (info / "direct_url.json").write_text(json.dumps({"url": tree.as_uri(), "dir_info": {}}))
+    assert made_in_tree("make sim-build", package) == words  # it is gone
+    (tree / "csrc" / "include").mkdir(parents=True)
+    (tree / "Makefile").touch()
+    assert made_in_tree("make sim-build", package) == f"cd {tree} && make sim-build"
+    for broken in ("{", "[]", '{"url": 3}', '{"url": "https://a/b"}'):
+        (info / "direct_url.json").write_text(broken)
+        assert source_tree(package) is None
 
 
 def test_one_shell_that_is_not_the_overlays_is_told(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import PlacementError
+from lora_host.naming import ranges
 from lora_host.overlay import load_overlay
 from lora_sdk.cli.plan import plan as command
 from lora_sdk.model.shapes import shape_config
@@ -47,9 +48,23 @@ def test_the_table_names_banks_context_replicas_and_links() -> None:
     assert lines[0].startswith("2 x u280, overlay lora_f_u280: yes, it fits")
     assert any(line.startswith("0      HBM[0-31] ") for line in lines)
     assert any(line.startswith("1      DDR[0] ") for line in lines)
+    assert "boards by rank: 0, 1; a path, cabled as by default" in lines
     assert any("context 256 for 16 sequences" in line for line in lines)
     assert any(line.startswith("replica: lm_head, tied") for line in lines)
-    assert any(line.startswith("link: board 0 port 1 sends ") for line in lines)
+    assert any(line.startswith("link: board 0, port 1: ") for line in lines)
+
+
+def test_many_boards_are_ranges_and_differing_ones_have_a_line_each() -> None:
+    lines = table(report(make_plan(LLAMA2_7B, overlay(), board(), 32))).splitlines()
+    assert "boards by rank: 0-31; a ring, cabled as by default" in lines
+    assert [line for line in lines if line.startswith("boards ") and line.endswith(":")] == [
+        "boards 0, 4, 8, 12, 16, 20, 24, 28:",
+        "boards 1-3, 5-7, 9-11, 13-15, 17-19, 21-23, 25-27, 29-31:",
+    ]
+    assert sum("HBM[" in line for line in lines) == 2 and max(map(len, lines[:9])) <= 80
+    few = table(report(make_plan(shape_config("gpt2-345m"), overlay(), board(), 4))).splitlines()
+    assert sum(line.startswith("0-3 ") for line in few) == sum("DDR" in s for s in few) + 1 == 3
+    assert ranges([3, 0, 1, 2, 5, 6]) == "3, 0-2, 5, 6" and ranges([]) == ""
 
 
 def test_formats_and_the_cache_are_named() -> None:

@@ -14,9 +14,10 @@ from lora_lab.timing import step as steps
 from lora_lab.timing.list_ops import ListTiming, position_lines
 from lora_lab.timing.machine import machine_of_overlay
 from lora_lab.timing.overlay_time import OverlayTiming
+from lora_lab.timing.report import Totals
 from lora_lab.timing.schedule import schedule
 from lora_lab.timing.shape_ops import step_ops
-from lora_lab.timing.target import make_target
+from lora_lab.timing.target import OverlayTarget, Target, make_target, totals_of
 from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.block import describe
@@ -89,11 +90,18 @@ def test_a_slower_link_fewer_lanes_and_a_smaller_array_take_longer() -> None:
     assert timing(config, tiling=small).step(shape).timeline.cycles > base
 
 
+def units(target: Target, shape: steps.StepShape) -> Totals:
+    """The units' time of an overlay's step, without what every step takes besides."""
+    assert isinstance(target, OverlayTarget)
+    found = target.timing.step(shape)
+    return totals_of(found.ops, found.timeline, target.timing.machine.clock_hz)
+
+
 def test_lists_and_shapes_agree_on_what_dominates() -> None:
     """The design lora-f and the overlay of that name differ by what the list spells out (its norm
     exchange, a start a command, lm_head); on one board the products agree closely."""
     config = shape_config("gpt2-345m")
-    by_list = make_target("lora_f_u280", None, config, 1).decode(64)
+    by_list = units(make_target("lora_f_u280", None, config, 1), steps.decode(64))
     by_shape = make_target("lora-f", None, config, 1).decode(64)
     head = config.hidden * config.vocabulary / 1024 * (32 + 10.2) / 32 / 200e6
     assert by_list.by["weights"] - head == pytest.approx(by_shape.by["weights"], rel=0.02)
@@ -194,7 +202,7 @@ def test_fewer_bytes_take_less_time() -> None:
     array."""
     config = shape_config("gpt2-345m")
     found = {
-        name: make_target(f"{name}_u280", None, config, 1).decode(64)
+        name: units(make_target(f"{name}_u280", None, config, 1), steps.decode(64))
         for name in ("lora_f", "lora_q", "lora_w4a8")
     }
     f, q, w4 = (found[name] for name in ("lora_f", "lora_q", "lora_w4a8"))

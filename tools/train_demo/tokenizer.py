@@ -33,6 +33,14 @@ def train_tokenizer(texts: Iterable[str], entries: int = 4096) -> Tokenizer:
     return tokenizer
 
 
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}{{ message['content'] }}\n\n\n"
+    '{% else %}"""{{ message[\'content\'] | trim }}"""\n\n{% endif %}{% endfor %}'
+)
+"""A base model of code: a message is a docstring, the answer the code that follows it."""
+
+
 def tokenizer_config(positions: int) -> dict[str, object]:
     """Content of tokenizer_config.json: the fast tokenizer as it is, nothing added by class."""
     return {
@@ -42,6 +50,7 @@ def tokenizer_config(positions: int) -> dict[str, object]:
         "pad_token": END_OF_TEXT,
         "clean_up_tokenization_spaces": False,
         "model_max_length": positions,
+        "chat_template": CHAT_TEMPLATE,
     }
 
 

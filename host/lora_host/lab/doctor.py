@@ -15,6 +15,7 @@ from ..errors import LoraError
 from ..lock import lock_folder
 from . import slash
 from .inventory import BoardView, pci_boards
+from .source_tree import made_in_tree
 
 OK, NOTE, MISSING = "ok", "note", "missing"
 _PINNED = 64 << 20  # bytes that a runtime pins for its queues and bounce buffers
@@ -92,7 +93,8 @@ def _library() -> Finding:
     try:
         native.lib()
     except LoraError as error:
-        return Finding(MISSING, "C library", str(error), "pip install --force-reinstall .")
+        cure = made_in_tree("pip install --force-reinstall .")
+        return Finding(MISSING, "C library", str(error), cure)
     return Finding(OK, "C library", f"ABI {native.ABI_NUMBER}")
 
 
@@ -107,8 +109,9 @@ def _simulators() -> list[Finding]:
             module.library()
         except LoraError as error:
             found = str(error).partition(": ")[2].rpartition("; ")[0]
-            wants = f"{found}; making it takes a checkout and Verilator"
-            findings.append(Finding(NOTE, thing, wants, f"make {target}"))
+            wants = f"{found}; nothing but --kernels rtl and sim: boards needs it"
+            cure = f"{made_in_tree(f'make {target}')}, with Verilator 5.006"
+            findings.append(Finding(NOTE, thing, wants, cure))
         else:
             findings.append(Finding(OK, thing, f"{module.LIBRARY}, version {module.VERSION}"))
     return findings

@@ -13,6 +13,7 @@ import click
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.prompts import name_of, read_batch
 from lora_sdk.cli.run_command import SAMPLING_FLAGS, TO_THE_END, to_the_end
@@ -26,9 +27,10 @@ EXAMPLES = """\b
 Examples:
   lora fleet examples/fleet_demo.yaml examples/prompts.jsonl > results.jsonl
   lora fleet examples/fleet_demo.yaml prompts.jsonl -n 100 --temp 0.8
-\b
-A line of PROMPTS is one of lora-run --batch. Every result is one JSON line on stdout, in the
-order of the lines; a table of what ran where goes to stderr. Exit code: 0 done, 1 a line failed,
+
+A line of PROMPTS is one of lora-run --batch. Every result is one JSON line on
+stdout, in the order of the lines, and a text on a terminal without --json; a
+table of what ran where goes to stderr. Exit code: 0 done, 1 a line failed,
 2 refused."""
 
 
@@ -77,8 +79,9 @@ class Figures:
 @click.argument("prompts", metavar="PROMPTS|-")
 @adapter_flags
 @flags(SamplingParams, *SAMPLING_FLAGS, max_tokens=TO_THE_END)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines on a terminal too")
 @click.option("-q", "--quiet", is_flag=True, help="no table")
-def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
+def fleet_command(file: Path, prompts: str, as_json: bool, quiet: bool, **options: Any) -> int:
     """Continue prompts on a fleet.yaml: workers compute prompts, clusters new tokens.
 
     Without boards all engines are emulated. The tokens are those of lora-run --batch."""
@@ -87,7 +90,7 @@ def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
     read_content(file)  # before prompts are looked at
     adapters, more = take_adapters(options)
     sampling = {**to_the_end(options), **default_adapter(adapters)}
-    lines = Batch(read_batch(prompts, sampling), name_of(prompts))
+    lines = Batch(read_batch(prompts, sampling), name_of(prompts), as_json)
     lines.refuse()
     if not lines.runnable:
         lines.check()
@@ -101,7 +104,7 @@ def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
         figures = Figures()
         lines.run(fleet, figures)
         if not quiet:
-            click.echo("\n".join(figures.lines(fleet)), err=True)
+            show("\n".join(figures.lines(fleet)), err=True)
         fleet.confirm()
     lines.check()
     return 0

@@ -16,15 +16,16 @@ from lora_host.naming import counted
 
 EPILOG = """\b
 Examples:
-  lora ray start                                  # the boards of lora list, on loopback
+  lora ray start                               # the boards of lora list
   lora ray start --emulated u280=4
-  lora ray start --host 10.0.0.1 --insecure       # the first of several computers
-  lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --token-file token --insecure
-  lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --token-file token --insecure \\
-      --boardd tcp:lab2:7410 --keys ~/lab-keys/lab2   # boards for replicas over hosts
+  lora ray start --host 10.0.0.1 --insecure    # the first of several hosts
+  lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --insecure \\
+      --token-file token
+  lora ray start --host 10.0.0.2 --join 10.0.0.1:6379 --insecure \\
+      --token-file token --boardd tcp:lab2:7410 --keys ~/lab-keys/lab2
   lora ray status
   lora ray stop
-\b
+
 Ray lets whoever has its token run programs on all nodes, and its messages are
 not encrypted: keep its ports inside a network that you trust, or set
 RAY_USE_TLS=1 and the certificates that Ray then asks for.

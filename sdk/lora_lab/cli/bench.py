@@ -10,6 +10,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.given import was_given
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -73,7 +74,7 @@ def _model(as_json: bool, model: str | None, **settings: Any) -> int:
 
     with ProgressBar("rounds", unit="round") as progress:
         report = measure(Path(model) if model else None, progress=progress, **settings)
-    click.echo(json.dumps(report, indent=2) if as_json else table(report))
+    click.echo(json.dumps(report, indent=2) if as_json else for_people(table(report)))
     return 0
 
 
@@ -85,7 +86,7 @@ def _suite(
 
     with ProgressBar("measurements", unit="measurement") as progress:
         report = run_suite(only, rounds=rounds, threads=threads, progress=progress)
-    click.echo(json.dumps(report, indent=2) if as_json else markdown(report))
+    click.echo(json.dumps(report, indent=2) if as_json else for_people(markdown(report)))
     if plot is not None:
         plot_curves(report, plot)
         click.echo(f"wrote {plot}", err=True)

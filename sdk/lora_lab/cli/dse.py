@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   lora lab dse --model gpt2-345m
-  lora lab dse --model gpt2-345m --board v80 --precision w8a8 --manifest found.yaml
+  lora lab dse --model gpt2-345m --board v80 --manifest found.yaml
 """
 
 
@@ -80,7 +81,7 @@ def dse(
         found = {**_plain(search, best), "seconds_searched": took, "manifest": facts}
         click.echo(json.dumps(found, indent=2))
     else:
-        click.echo(_text(search, best, model, took))
+        show(_text(search, best, model, took))
 
 
 def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
@@ -90,7 +91,7 @@ def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
         path.write_text(yaml.safe_dump(facts, sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror}") from None
-    click.echo(
+    show(
         f"wrote {path}; it can be planned with (lora plan --overlay). To run it, copy "
         f"{base.image_path} beside it; behind XRT or SLASH also: lora overlay build {path}",
         err=True,

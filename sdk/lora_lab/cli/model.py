@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.folding import for_people, show
 from lora_sdk.cli.given import was_given
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -24,16 +25,17 @@ Examples:
   lora lab model --list
   lora lab model --design source-u280 --model llama2-7b --context 128
   lora lab model --design lora-f --model gpt2-345m --boards 2 --context 128
-  lora lab model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
+  lora lab model --design own-u280 --model llama2-7b --in 32 --out 256
   lora lab model --design own-u280 --model llama2-7b --beams 4
-  lora lab model --design own-u280 --model llama2-70b --boards 64 --stages 4 --context 1024
-  lora lab model --design own-u280 --model llama2-7b --boards 8 --hosts 4 --context 1024
+  lora lab model --design own-u280 --model llama2-70b --boards 64 --stages 4
+  lora lab model --design own-u280 --model llama2-7b --boards 8 --hosts 4
   lora lab model --fleet examples/fleet.yaml
   lora lab model --validate
   lora lab model --resources --design own-u280
 """
 
 
+USUAL_CONTEXT = 128  # as lora lab plot has
 VIEWS = {
     "listing": ("as_json",),
     "validate": ("as_json",),
@@ -62,7 +64,9 @@ VIEWS = {
               help="with --hosts: YAML with prices in place of the assumed ones")  # fmt: skip
 @click.option("--plot", type=OUTPUT, metavar="FILE",
               help="with --hosts: draw the splits, .png or .svg")  # fmt: skip
-@click.option("-c", "--context", type=int, help="time of one token at this context")
+@click.option("-c", "--context", type=int,
+              help=f"time of one token at this context [{USUAL_CONTEXT}, without --in and --out]"
+              )  # fmt: skip
 @click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
 @click.option("--out", "outputs", type=int, help="with --in: new tokens of a whole request")
 @click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
@@ -113,8 +117,8 @@ def model(
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Modelled time of a design on boards: one token at --context, or a request of --in and --out;
-    with --fleet of many requests on GPUs and boards.
+    """Modelled time of a design on boards: one token at --context, or a request of --in and --out
+    tokens; with --fleet of many requests on GPUs and boards.
 
     Every number is modelled. Nothing is loaded or run."""
     _check_view(invoked)
@@ -135,6 +139,8 @@ def model(
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora lab model --list names them")
+    if context is None and inputs is None and outputs is None and beams is None:
+        context = USUAL_CONTEXT
     if hosts is not None:
         others = (inputs, outputs, verify_length, beams, adapter_mode, trace, stages)
         if context is None or mode != "ar" or adapter_rank or any(o is not None for o in others):
@@ -161,7 +167,7 @@ def model(
     )
     if trace is not None:
         _trace(trace, design, board, model, boards, context, mode, verify_length, used, links)
-    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else text(report))
+    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else for_people(text(report)))
 
 
 def _check_view(invoked: click.Context) -> None:
@@ -235,7 +241,9 @@ def _beams(
             f"lengths as in the paper's figure; the model has {config.positions} positions"
         )
     lines = beam_latency_lines(found, model)
-    click.echo(json.dumps({**found, "model": model}, indent=2) if as_json else "\n".join(lines))
+    click.echo(
+        json.dumps({**found, "model": model}, indent=2) if as_json else for_people("\n".join(lines))
+    )
 
 
 def _machines(
@@ -269,7 +277,7 @@ def _hosts(
     if plot is not None:
         draw_cluster(plot, found)
         click.echo(f"wrote {plot}", err=True)
-    click.echo(json.dumps(found, indent=2) if as_json else cluster_text(found))
+    click.echo(json.dumps(found, indent=2) if as_json else for_people(cluster_text(found)))
 
 
 def _adapter(rank: int, mode: str | None) -> AdapterUse | None:
@@ -326,18 +334,18 @@ def _list(as_json: bool) -> None:
         return
     click.echo("designs")
     for name, design in designs.items():
-        click.echo(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
+        show(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
     for name, overlay in SOURCE_TARGETS.items():
-        click.echo(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl, clock of {overlay}")
+        show(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl, clock of {overlay}")
     for name in wide_names():
         card = wide_card(name)
-        click.echo(f"  {name:<18} {card.board:<24} {card.title}")
+        show(f"  {name:<18} {card.board:<24} {card.title}")
     for name in overlay_names():
-        click.echo(f"  {name:<18} {'emulated overlay, ideal units'}")
+        show(f"  {name:<18} {'emulated overlay, ideal units'}")
     click.echo("boards")
     for name, title in boards.items():
-        click.echo(f"  {name:<18} {title}")
-    click.echo("models\n  " + ", ".join(SHAPES) + ", or a folder with config.json")
+        show(f"  {name:<18} {title}")
+    show("models\n  " + ", ".join(SHAPES) + ", or a folder with config.json")
 
 
 def _fleet(path: Path, as_json: bool) -> None:
@@ -348,7 +356,7 @@ def _fleet(path: Path, as_json: bool) -> None:
     fleet = read_fleet(path)
     with ProgressBar("requests", unit="request") as progress:
         found = report(fleet, progress)
-    click.echo(json.dumps(found, indent=2) if as_json else fleet_text(found))
+    click.echo(json.dumps(found, indent=2) if as_json else for_people(fleet_text(found)))
 
 
 def _validate(as_json: bool) -> None:
@@ -359,7 +367,7 @@ def _validate(as_json: bool) -> None:
         found: dict[str, Any] = {"rows": [row.as_dict() for row in rows], "summary": summary(rows)}
         click.echo(json.dumps(found, indent=2))
     else:
-        click.echo(table(rows))
+        show(table(rows))
 
 
 def _resources(design: str | None, as_json: bool) -> None:
@@ -369,14 +377,14 @@ def _resources(design: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([one.as_dict() for one in found], indent=2))
     else:
-        click.echo("\n".join(line for one in found for line in fit_lines(one)))
+        show("\n".join(line for one in found for line in fit_lines(one)))
 
 
 def _analyses(as_json: bool) -> None:
     from lora_lab.timing.analyses import analyses_text, every_analysis
 
     found = every_analysis()
-    click.echo(json.dumps(found, indent=2) if as_json else analyses_text(found))
+    click.echo(json.dumps(found, indent=2) if as_json else for_people(analyses_text(found)))
 
 
 def _trace(

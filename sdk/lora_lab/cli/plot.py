@@ -11,7 +11,7 @@ from lora_sdk.cli.output_file import OUTPUT
 EXAMPLES = """\b
 Examples:
   lora lab plot breakdown -o time.svg
-  lora lab plot scaling --design own-v80 --model llama2-7b --boards 8 -o scaling.png
+  lora lab plot scaling --design own-v80 --boards 8 -o scaling.png
 """
 
 

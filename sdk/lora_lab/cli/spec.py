@@ -10,6 +10,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_lab.cli.spec_tune import collect, tune
+from lora_sdk.cli.folding import for_people
 
 EPILOG = """\b
 Examples:
@@ -19,7 +20,7 @@ Examples:
   lora lab spec tune MODEL DRAFT --acceptance ranks.npz --board v80
   lora lab spec show MODEL
   lora lab spec design flightllm-sd llama3.1-8b --board v80
-\b
+
 DRAFT is the folder of a draft model or of an EAGLE-3 head, or the word lookup.
 lora-run --speculative auto uses the table that tune writes."""
 
@@ -61,7 +62,7 @@ def show(where: Path | None, model: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        click.echo(reports(tables))
+        click.echo(for_people(reports(tables)))
 
 
 DESIGN = """\b
@@ -127,7 +128,8 @@ def design(
                   "model": model, "draft": target.draft.title, "contexts": found}  # fmt: skip
         click.echo(json.dumps(values, indent=2))
         return
-    click.echo(f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}")
+    head = f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}"
+    click.echo(for_people(head))
     click.echo(" context  rows   AAT  ridge  plain/s  tokens/s  speed-up")
     for entry in found:
         click.echo(

@@ -82,7 +82,7 @@ def collect(
 
 TUNE = """\b
 Examples:
-  lora lab spec tune MODEL DRAFT --acceptance acceptance.json --boards 1 --boards 4
+  lora lab spec tune MODEL DRAFT --acceptance FILE --boards 1 --boards 4
   lora lab spec tune MODEL DRAFT --text FILE --objective wall
 """
 
@@ -145,7 +145,7 @@ def tune(
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        click.echo(reports(tables))
+        show(reports(tables))
         click.echo(f"wrote {path}", err=True)
 
 

@@ -15,6 +15,7 @@ from lora_host.interrupt import ended_as_by_ctrl_c
 from lora_host.regular_file import read_regular
 from lora_host.writing import writing
 from lora_sdk.cli.finite_number import FiniteNumber
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.outcome import EXIT_INTERRUPTED
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   lora lab torture --runs 1000
-  lora lab torture --runs 100000 --seed 7 --jobs 2 --report torture.md --failures failed/
+  lora lab torture --runs 100000 --seed 7 --jobs 2 --report torture.md
   lora lab torture --runs 50000 --seed 7 --from 50000 --json
   lora lab torture --replay failed/run-1234.json
   lora lab torture --target host --runs 100
   lora lab torture --kinds
   lora lab torture --soak 7200 --fault-every 10 --report soak.md
-\b
+
 Exit code: 0 all runs ended as they must, 1 one did not, 2 refused, 130 Ctrl-C or SIGTERM (the
 report of the runs so far is written)."""
 LARGEST_REPLAY = 1 << 16  # bytes
@@ -98,7 +99,9 @@ def torture(
     if list_kinds:
         from lora_lab.torture.table import host_table, rows, table
 
-        click.echo(json.dumps(rows(), indent=2) if as_json else f"{table()}\n\n{host_table()}")
+        click.echo(
+            json.dumps(rows(), indent=2) if as_json else for_people(f"{table()}\n\n{host_table()}")
+        )
         return 0
     if replay is not None:
         return _replay(replay, as_json)
@@ -128,7 +131,9 @@ def torture(
     found.seconds = time.monotonic() - began
     if report is not None:
         _write(report, found.markdown())
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else _summary(found.markdown()))
+    click.echo(
+        json.dumps(found.as_dict(), indent=2) if as_json else for_people(_summary(found.markdown()))
+    )
     if interrupted:
         click.echo(_rest(found, runs), err=True)
         return EXIT_INTERRUPTED
@@ -167,7 +172,7 @@ def _soak(seconds: float, seed: int, every: float, report: Path | None, as_json:
         found = Soak(seconds, seed, every, progress=progress).run()
     if report is not None:
         _write(report, found.markdown())
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found.markdown())
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else for_people(found.markdown()))
     return int(found.failed > 0)
 
 

@@ -58,7 +58,8 @@ class DraftCost(Protocol):
 
 
 class OverlayCost:
-    """Steps of a model placed on boards with an overlay."""
+    """Steps of a model placed on boards with an overlay, by their units alone, as in the committed
+    tables: with dispatch and the host charged, which a step pays once, longer trees would pay."""
 
     def __init__(self, overlay: str, config: ModelConfig, boards: int) -> None:
         """Errors of the placement pass through."""
@@ -70,7 +71,8 @@ class OverlayCost:
 
     def seconds(self, shape: StepShape) -> float:
         """See StepCost."""
-        return self._target.run(shape).seconds
+        timing = self._target.timing
+        return timing.machine.seconds(timing.step(shape).timeline.cycles)
 
 
 class BoardTimes:

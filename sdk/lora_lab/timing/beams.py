@@ -108,7 +108,7 @@ def _parts(batch: int, width: int, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def _seconds(timing: OverlayTiming, shape: StepShape) -> float:
-    return timing.machine.seconds(timing.step(shape).timeline.cycles)
+    return timing.machine.seconds(timing.whole(shape).cycles)
 
 
 def beam_time_lines(found: dict[str, Any]) -> list[str]:

@@ -6,13 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.naming import counted
-from lora_lab.timing.plots import save
+from lora_lab.timing.plots import HOLLOW, footnotes, plain_ticks, save
 
 GOALS = {
     "latency": "lowest latency of a lone token",
     "throughput": "highest throughput",
     "cost": "lowest cost of a token",
 }
+
+
+_COLUMNS = {
+    "boards": ("", 6), "stages": ("", 7), "hosts": ("", 6), "copies": ("", 7), "hops": ("", 5),
+    "kB": ("link", 6), "ms": ("lone", 8), "rows": ("", 5), "ms ": ("loaded", 8),
+    "tokens/s": ("", 9), "token": ("J a", 6), "Mtok": ("$ a", 7),
+}  # fmt: skip
+_HEAD = [
+    "".join(f"{above:>{width}}" for above, width in _COLUMNS.values()),
+    "".join(f"{name.strip():>{width}}" for name, (_, width) in _COLUMNS.items()),
+]
+"""Boards, stages and hosts of a replica; how many replicas; the rest is of a token. Board-ms are in
+the JSON alone."""
 
 
 def cluster_text(found: dict[str, Any]) -> str:
@@ -22,20 +35,17 @@ def cluster_text(found: dict[str, Any]) -> str:
         f"modelled: {found['design']}, {found['hosts']} hosts of {found['boards_per_host']} x "
         f"{found['board']}, {found['model']}, context {found['context']}, "
         + ("as many requests as fit" if load is None else f"{load} requests at once"),
-        f"{'boards a replica':>16}{'stages':>7}{'hosts':>7}{'replicas':>10}{'hops':>6}"
-        f"{'link kB':>9}"
-        f"{'lone ms':>9}{'rows':>6}{'loaded ms':>11}{'tokens/s':>10}{'board-ms':>10}{'J':>9}"
-        f"{'$/Mtoken':>10}",
+        *_HEAD,
     ]
     shown = [one for one in found["splits"] if not one["outdone"]]
     for one in shown:
         price = one["dollars_per_million_tokens"]
         lines.append(
-            f"{one['boards']:>16}{one['stages']:>7}{one['hosts']:>7}{one['replicas']:>10}{one['hops']:>6}"
-            f"{one['link_bytes'] / 1e3:>9.0f}{one['lone_ms']:>9.3f}{one['rows']:>6}"
-            f"{one['loaded_ms']:>11.3f}{one['tokens_per_second']:>10.1f}"
-            f"{one['board_ms_per_token']:>10.3f}{one['joules_per_token']:>9.3f}"
-            + ("         -" if price is None else f"{price:>10.3f}")
+            f"{one['boards']:>6}{one['stages']:>7}{one['hosts']:>6}{one['replicas']:>7}"
+            f"{one['hops']:>5}{one['link_bytes'] / 1e3:>6.0f}{one['lone_ms']:>8.2f}{one['rows']:>5}"
+            f"{one['loaded_ms']:>8.2f}{one['tokens_per_second']:>9.1f}"
+            f"{one['joules_per_token']:>6.2f}"
+            + (f"{'-':>7}" if price is None else f"{price:>7.3f}")
         )
     for goal, title in GOALS.items():
         one = found["best"][goal]
@@ -54,21 +64,26 @@ def draw_cluster(path: Path, found: dict[str, Any]) -> None:
     stages; those have names that no other one outdoes. RequestError as `plots.save`."""
 
     def drawer(axes: Any) -> None:
-        splits = found["splits"]
+        splits, fits = found["splits"], not any("not fit" in note for note in found["notes"])
         for stages in sorted({one["stages"] for one in splits}):
             some = [one for one in splits if one["stages"] == stages]
             xs = [one["tokens_per_second"] for one in some]
             ys = [one["lone_ms"] for one in some]
             label = f"{stages} stages" if stages > 1 else "no stages"
-            axes.plot(xs, ys, marker="o", linestyle=":", label=label)
+            face = "auto" if fits else "white"
+            axes.plot(xs, ys, marker="o", linestyle=":", label=label, markerfacecolor=face)
             for one, x, y in zip(some, xs, ys, strict=True):
                 if not one["outdone"]:
                     name = f"{one['replicas']} x {one['boards']}"
                     axes.annotate(name, (x, y), textcoords="offset points", xytext=(5, 5),
                                   fontsize=8)  # fmt: skip
-        axes.legend()
+        axes.legend(fontsize=8)
+        axes.margins(x=0.1, y=0.12)
+        footnotes(axes, [*([] if fits else [HOLLOW]), *found["notes"]])
         axes.set_xscale("log")
         axes.set_yscale("log")
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
         axes.set_xlabel("tokens per second of all replicas, at the load")
         axes.set_ylabel("ms of a lone token")
         axes.set_title(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,8 @@ from lora_lab.timing.facts import DATA, BoardFacts, board_facts
 from lora_lab.timing.wide_card import WideCard, wide_card, wide_names
 
 RESOURCES = ("lut", "ff", "dsp", "bram", "uram")
+WIDTHS = {"lut": 10, "ff": 10, "dsp": 7, "bram": 8, "uram": 6}
+"""Columns of each in the table, which fits 80."""
 LINE_BYTES, URAM_WORDS, URAM_BYTES_WIDE = 64, 4096, 8
 """An UltraRAM has 4,096 words of 72 bits, of which a line takes 64 bits."""
 
@@ -186,25 +189,32 @@ def unbuilt_note(design: Design) -> str:
 
 def fit_lines(found: Fit) -> list[str]:
     """The table of a design as text."""
-    head = f"{'':<48}{'instances':>10}" + "".join(f"{name.upper():>11}" for name in RESOURCES)
+    head = f"{'':<31}{'count':>7}" + "".join(
+        f"{name.upper():>{WIDTHS[name]}}" for name in RESOURCES
+    )
     label = "planned" if found.design in wide_names() else "counted"
     lines = [f"{label}: {found.design} on {found.board.title}", head]
     for part in found.parts:
-        totals = "".join(f"{_number(part.total(name)):>11}" for name in RESOURCES)
-        lines.append(f"  {part.name:<46}{part.instances:>10}{totals}")
-    totals = "".join(f"{_number(found.total(name)):>11}" for name in RESOURCES)
-    lines.append(f"  {'sum':<46}{'':>10}{totals}")
+        lines += _row(part.name, part.instances, {n: _number(part.total(n)) for n in RESOURCES})
+    lines += _row("sum", None, {name: _number(found.total(name)) for name in RESOURCES})
     shares = found.shares()
     if shares is None:
         lines.append("  note: cells of UltraScale+; no share of this device is told")
     else:
-        percent = "".join(f"{shares[name]:>11.1%}" for name in RESOURCES)
-        lines.append(f"  {'share of the device':<46}{'':>10}{percent}")
+        lines += _row("share of the device", None, {n: f"{shares[n]:.1%}" for n in RESOURCES})
         over = ", ".join(f"{name.upper()} by {share:.1%}" for name, share in found.excess().items())
         verdict = f"does not fit: over by {over}" if over else "fits"
         lines.append(f"  below {found.most:.0%} of each: {verdict}")
     lines.extend(f"  not counted: {what}" for what in found.not_counted)
     return lines
+
+
+def _row(name: str, count: int | None, cells: Mapping[str, str]) -> list[str]:
+    """A name that is too long has lines of its own."""
+    *above, last = textwrap.wrap(name, 28, subsequent_indent="  ", break_on_hyphens=False)
+    shown = "" if count is None else str(count)
+    values = "".join(f"{cells[name]:>{WIDTHS[name]}}" for name in RESOURCES)
+    return [*(f"  {line}" for line in above), f"  {last:<29}{shown:>7}{values}"]
 
 
 def _number(value: float) -> str:

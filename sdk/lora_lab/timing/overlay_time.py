@@ -1,4 +1,5 @@
-"""Modelled time of steps on an overlay: the same for emulated runs, plans and `lora lab model`."""
+"""Modelled time of steps on an overlay: the same for emulated runs, plans and `lora lab model`.
+`step` is the units' time, `whole` all that a step takes."""
 
 from __future__ import annotations
 
@@ -100,12 +101,12 @@ class OverlayTiming:
         timeline = schedule(ops, self.machine.prefetch_cycles, since=arrival)
         return StepTime(rank, timeline, ops, (arrival,))
 
-    def left_out(self, shape: StepShape, summed: bool = True) -> float:
-        """Seconds that a step's time leaves out: dispatch by the overlay's firmware, the host's
-        accesses and, if `summed`, sums of weights."""
+    def whole(self, shape: StepShape, summed: bool = True) -> Timeline:
+        """A step with all that it takes besides its units: dispatch by the overlay's firmware, the
+        host's accesses and, if `summed`, sums of weights."""
         found = self.step(shape)
         commands = sum(op.unit != CONTROL for op in found.ops)
-        charged = Overheads(
+        return Overheads(
             self.plan.overlay.board.name,
             self.plan.size,
             self.machine,
@@ -114,7 +115,6 @@ class OverlayTiming:
             listed=True,
             summed=summed,
         ).charge(found.timeline, shape)
-        return self.machine.seconds(charged.cycles - found.timeline.cycles)
 
     def board_step(self, rank: int, shape: StepShape) -> tuple[list[Op], Timeline]:
         """The operators of one board with their spans. Those of a stage end with the rows that it

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lora_lab.timing.overlay_time import OverlayTiming
+from lora_lab.timing.report import shares_text
 from lora_lab.timing.step import decode
+
+UNITS = "  its units are ideal ones of the overlay's size, not built; dispatch is the firmware's"
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -13,18 +16,20 @@ if TYPE_CHECKING:
 
 
 def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
-    """Modelled milliseconds of one plain token early in the context and at its end."""
+    """Modelled milliseconds of one plain token early in the context and at its end, with dispatch,
+    host accesses and sums of weights; `units_ms` without them."""
     timing = OverlayTiming(config, plan)
     found = []
     for context in sorted({min(128, plan.context), plan.context}):
-        timeline = timing.step(decode(context)).timeline
+        timeline = timing.whole(decode(context))
+        units = timing.step(decode(context)).timeline.cycles
         seconds = timing.machine.seconds(timeline.cycles)
         found.append(
             {
                 "context": context,
                 "modelled_ms_a_token": seconds * 1e3,
                 "modelled_tokens_per_second": 1 / seconds,
-                "left_out_ms": timing.left_out(decode(context)) * 1e3,
+                "units_ms": timing.machine.seconds(units) * 1e3,
                 "shares": {name: part / timeline.cycles for name, part in timeline.by.items()},
             }
         )
@@ -33,15 +38,12 @@ def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
 
 def token_lines(times: list[dict[str, Any]]) -> list[str]:
     """The times as text."""
-    return [
-        f"modelled with ideal units, not built: {entry['modelled_ms_a_token']:.3f} ms per token at "
-        f"context {entry['context']} "
-        f"({entry['modelled_tokens_per_second']:.1f} tokens/s): "
-        + ", ".join(
-            f"{name.replace('_', ' ')} {share:.0%}"
-            for name, share in sorted(entry["shares"].items(), key=lambda pair: -pair[1])
-            if share >= 0.005
-        )
-        + f"; without dispatch, host accesses and sums, {entry['left_out_ms']:.3f} ms more"
-        for entry in times
-    ]
+    lines = []
+    for entry in times:
+        lines += [
+            f"modelled: {entry['modelled_ms_a_token']:.3f} ms per token at context "
+            f"{entry['context']}, {entry['modelled_tokens_per_second']:.1f} tokens/s, everything "
+            "counted",
+            f"  {shares_text(entry['shares'], 1.0)}",
+        ]
+    return [*lines, UNITS]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_lab.timing.designs import is_own
 from lora_lab.timing.model import check_positions, speculate, token_time
+from lora_lab.timing.report import part_title
 from lora_lab.timing.target import Target, make_target
 from lora_sdk.model.shapes import find_config
 from lora_sdk.plan.partition import BOARD_COUNTS, check_board_count
 
 FORMATS = (".png", ".svg")
 LENGTHS = range(1, 33)
+FEW_MS = 0.1  # below, microseconds are shown
+HOLLOW = "hollow, dashed, hatched: does not fit its board"
+SMALL = 0.012  # of the longest bar: what is thinner cannot be seen
 KINDS = ("breakdown", "scaling", "roofline", "speculation")
 
 
@@ -31,8 +37,8 @@ def draw(
 
 
 def save(path: Path, drawer: Callable[[Any], None], label: str = "modelled") -> None:
-    """Writes what `drawer` draws on its axes to `path`, PNG or SVG by its suffix, and below it how
-    the figures were found.
+    """Writes what `drawer` draws on its axes to `path`, PNG or SVG by its suffix. The title says
+    first how the figures were found.
 
     RequestError: another suffix, no matplotlib, a file that cannot be written."""
     if path.suffix not in FORMATS:
@@ -41,7 +47,7 @@ def save(path: Path, drawer: Callable[[Any], None], label: str = "modelled") -> 
     figure, axes = plot.subplots(figsize=(7.0, 4.2), layout="constrained")
     try:
         drawer(axes)
-        figure.text(0.995, 0.995, label, ha="right", va="top", fontsize=7, color="gray")
+        axes.set_title(f"{label}: {axes.get_title()}" if axes.get_title() else label, fontsize=11)
         try:
             figure.savefig(path, dpi=150)
         except OSError as error:
@@ -69,36 +75,124 @@ def _target(design: str, model: str, boards: int, context: int) -> Target:
     return make_target(design, None, config, boards)
 
 
+def _fits(target: Target) -> bool:
+    """False: by counts, or by its memory, the board is too small."""
+    return not any("not fit" in note for note in target.notes)
+
+
+def _marker(target: Target, color: Any) -> dict[str, Any]:
+    """A dot, hollow for what does not fit its board."""
+    face = color if _fits(target) else "white"
+    size = 6 if _fits(target) else 9
+    return {"marker": "o", "markersize": size, "markerfacecolor": face, "color": color}
+
+
+def _line(target: Target) -> str:
+    return "-" if _fits(target) else "--"
+
+
+def _footnotes(axes: Any, targets: Sequence[Target]) -> None:
+    """What is to be known of the designs, below the axes."""
+    lines = [] if all(map(_fits, targets)) else [HOLLOW]
+    for target in {target.name: target for target in targets}.values():
+        lines += [f"{target.name}: {note}" for note in target.notes if note != "modelled"]
+    footnotes(axes, lines)
+
+
+def footnotes(axes: Any, lines: Sequence[str]) -> None:
+    """Small print below the axes."""
+    if lines:
+        text = "\n".join(textwrap.fill(line, 140, subsequent_indent="   ") for line in lines)
+        axes.figure.supxlabel(text, x=0.01, ha="left", fontsize=6.5, color="dimgray")
+
+
+def plain_ticks(axis: Any) -> None:
+    """Numbers as they are on a logarithmic axis, at 1, 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Breakdown of a token's time: one stacked bar per design, or a bar per part of one design."""
-    reports = [
-        token_time(_target(name, model, boards, context), model, context) for name in designs
-    ]
-    parts = [part for part in dict.fromkeys(p for r in reports for p in r.breakdown_ms)
-             if any(r.breakdown_ms.get(part, 0.0) > 1e-6 for r in reports)]  # fmt: skip
-    axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
+    targets = [_target(name, model, boards, context) for name in designs]
+    reports = [token_time(target, model, context) for target in targets]
+    axes.set_title(f"{model}, context {context}, {counted(boards, 'board')}")
+    parts = [{name: ms for name, ms in r.breakdown_ms.items() if ms > 1e-6} for r in reports]
     if len(reports) == 1:
-        _parts(axes, {part: reports[0].breakdown_ms[part] for part in parts}, designs[0])
-        return
-    bottom = [0.0] * len(reports)
-    titles = [f"{name}\n(no hardware)" if is_own(name) else name for name in designs]
-    for part in parts:
-        heights = [report.breakdown_ms.get(part, 0.0) for report in reports]
-        axes.bar(titles, heights, bottom=bottom, label=part.replace("_", " "))
+        _parts(axes, parts[0], targets[0])
+    else:
+        _stacks(axes, _visible(parts), targets)
+    _footnotes(axes, targets)
+
+
+def _unit(ms: float) -> tuple[str, float]:
+    """The unit that a time is shown in, and how many of it a millisecond is."""
+    return ("ms", 1.0) if ms >= FEW_MS else ("µs", 1e3)
+
+
+def _time(ms: float) -> str:
+    unit, scale = _unit(ms)
+    return f"{ms * scale:.3g} {unit}"
+
+
+def _hollow(patch: Any, target: Target) -> None:
+    if not _fits(target):
+        patch.set(facecolor="white", edgecolor=patch.get_facecolor(), hatch="///")
+
+
+def _visible(bars: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """The same parts; those that no bar shows are one, with their names."""
+    longest = max(sum(bar.values()) for bar in bars)
+    names = dict.fromkeys(name for bar in bars for name in bar)
+    small = [n for n in names if max(bar.get(n, 0.0) for bar in bars) < SMALL * longest]
+    rest = f"other ({', '.join(map(part_title, small))})" if small else ""
+    found = []
+    for bar in bars:
+        shown = {part_title(n): bar.get(n, 0.0) for n in names if n not in small}
+        if small:
+            shown[textwrap.fill(rest, 24)] = sum(bar.get(n, 0.0) for n in small)
+        found.append(shown)
+    return found
+
+
+def _stacks(axes: Any, bars: Sequence[dict[str, float]], targets: Sequence[Target]) -> None:
+    """A bar for each design with its total above, hatched where it does not fit its board."""
+    from matplotlib.patches import Patch
+
+    unit, scale = _unit(max(sum(bar.values()) for bar in bars))
+    bottom = [0.0] * len(bars)
+    titles = [f"{one.name}\n(no hardware)" if is_own(one.name) else one.name for one in targets]
+    drawn: Any = None
+    legend = []
+    for number, part in enumerate(bars[0]):
+        heights = [bar[part] * scale for bar in bars]
+        drawn = axes.bar(titles, heights, bottom=bottom, color=f"C{number}")
+        legend.insert(0, Patch(color=f"C{number}", label=part))
+        for patch, target in zip(drawn, targets, strict=True):
+            _hollow(patch, target)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    axes.set_ylabel("ms per token")
-    axes.legend(fontsize=8)
+    axes.bar_label(drawn, [f"{total:.3g} {unit}" for total in bottom], padding=2, fontsize=8)
+    axes.set_ylim(top=1.08 * max(bottom))
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_ylabel(f"{unit} per token")
+    axes.legend(handles=legend, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _parts(axes: Any, parts: dict[str, float], design: str) -> None:
+def _parts(axes: Any, parts: dict[str, float], target: Target) -> None:
     """A horizontal bar per part, the longest on top, with its time and its share."""
     whole = sum(parts.values())
+    unit, scale = _unit(whole)
     shown = sorted(parts.items(), key=lambda part: part[1])
-    bars = axes.barh([name.replace("_", " ") for name, _ in shown], [ms for _, ms in shown])
-    labels = [f"{ms:.3g} ms, {ms / whole:.1%}" for _, ms in shown]
+    bars = axes.barh([part_title(name) for name, _ in shown], [ms * scale for _, ms in shown])
+    for patch in bars:
+        _hollow(patch, target)
+    labels = [f"{_time(ms)}, {ms / whole:.1%}" for _, ms in shown]
     axes.bar_label(bars, labels, padding=3, fontsize=8)
-    axes.margins(x=0.2)
-    axes.set_xlabel(f"ms per token of {design}, {whole:.3g} in all")
+    axes.margins(x=0.22)
+    axes.set_xlabel(f"{unit} per token of {target.name}, {_time(whole)} in all")
 
 
 def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
@@ -110,54 +204,78 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
         raise RequestError(
             f"scaling up to 1 board: one point is no curve; expected {more} or {BOARD_COUNTS[-1]}"
         )
-    for name in designs:
-        times = [
-            token_time(_target(name, model, count, context), model, context).latency_ms
-            for count in counts
-        ]
-        axes.plot(counts, [times[0] / time for time in times], marker="o", label=name)
+    seen: list[Target] = []
+    for number, name in enumerate(designs):
+        targets = [_target(name, model, count, context) for count in counts]
+        times = [token_time(target, model, context).latency_ms for target in targets]
+        gains = [times[0] / time for time in times]
+        color = f"C{number}"
+        reached = f"{name}, {gains[-1]:.3g}x on {counts[-1]}"
+        axes.plot(counts, gains, label=reached, **_marker(targets[0], color))
+        seen += targets
     axes.plot(counts, counts, color="gray", linestyle=":", label="ideal")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(_fixed(counts))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_locator(_fixed([]))
     axes.set_xlabel("boards")
-    axes.set_ylabel("speed-up of a token")
-    axes.set_xticks(counts)
+    axes.set_ylabel("speed-up of a token over one board")
     axes.set_title(f"{model}, context {context}")
     axes.legend(fontsize=8)
+    _footnotes(axes, seen)
+
+
+def _fixed(places: Sequence[int]) -> Any:
+    from matplotlib.ticker import FixedLocator
+
+    return FixedLocator(places)
 
 
 def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """The roof of each design, and its operating point for a plain token."""
-    for name in designs:
-        target = _target(name, model, boards, context)
+    targets = [_target(name, model, boards, context) for name in designs]
+    for number, target in enumerate(targets):
         report = token_time(target, model, context)
         moved = report.bytes["weights"] + report.bytes["kv"]
-        roofs = target.roofs
+        roofs, color = target.roofs, f"C{number}"
         reached = report.utilisation["compute"] * roofs.compute
         intensity = reached * report.latency_ms / 1e3 / moved
         ridge = roofs.compute / roofs.memory
         xs = [intensity / 4, ridge, 4 * max(ridge, intensity)]
         ys = [min(roofs.compute, x * roofs.memory) / 1e9 for x in xs]
-        (line,) = axes.loglog(xs, ys, label=name)
-        axes.loglog([intensity], [reached / 1e9], marker="o", color=line.get_color())
-    axes.set_xlabel("multiply-accumulates per byte of memory")
-    axes.set_ylabel("10⁹ multiply-accumulates per second and board")
-    axes.set_title(f"{model}, context {context}: roof and a plain token")
+        roof = min(roofs.compute, intensity * roofs.memory)
+        axes.loglog(xs, ys, color=color, linestyle=_line(target),
+                    label=f"{target.name}, {reached / roof:.0%} of its roof")  # fmt: skip
+        axes.loglog([intensity], [reached / 1e9], **_marker(target, color))
+    axes.plot([], [], marker="o", color="gray", linestyle="", label=f"a token at context {context}")
+    axes.set_xlabel("MACs per byte of memory")
+    axes.set_ylabel("GMAC/s of a board")
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
+    axes.set_title(f"{model}, {counted(boards, 'board')}: roofs, and a plain token below them")
     axes.legend(fontsize=8)
+    _footnotes(axes, targets)
 
 
 def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Speed-up of tree speculation over verification length."""
-    for name in designs:
-        target = _target(name, model, boards, context)
+    targets = [_target(name, model, boards, context) for name in designs]
+    for number, target in enumerate(targets):
         rounds = [speculate(target, context, length) for length in LENGTHS]
         gains = [entry.plain_s / entry.per_token for entry in rounds]
-        (line,) = axes.plot(list(LENGTHS), gains, label=name)
+        color = f"C{number}"
         best = max(range(len(gains)), key=gains.__getitem__)
-        axes.plot([LENGTHS[best]], [gains[best]], marker="o", color=line.get_color())
-    axes.axhline(1.0, color="gray", linestyle=":")
-    axes.set_xlabel("verification length")
+        peak = f"{target.name}, best {gains[best]:.2f}x at {counted(LENGTHS[best], 'row')}"
+        axes.plot(list(LENGTHS), gains, color=color, linestyle=_line(target), label=peak)
+        axes.plot([LENGTHS[best]], [gains[best]], **_marker(target, color))
+    axes.axhline(1.0, color="gray", linestyle=":", label="plain decoding")
+    axes.set_xlabel("rows verified at once, 1 without a draft; dot: the best")
     axes.set_ylabel("speed-up over plain decoding")
-    axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
+    axes.set_title(f"{model}, context {context}, {counted(boards, 'board')}")
     axes.legend(fontsize=8)
+    _footnotes(axes, targets)
 
 
 DRAWERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +23,31 @@ class Totals:
         for mine, theirs in ((self.by, other.by), (self.bytes, other.bytes)):
             for key, value in theirs.items():
                 mine[key] = mine.get(key, 0.0) + times * value
+
+
+PART_TITLES = {
+    "vfu": "vector unit",
+    "kv": "K and V",
+    "link_exposed": "links",
+    "scrub": "sums of weights",
+}
+"""Parts of a time whose name does not say what they are."""
+SMALLEST_SHARE = 0.005
+
+
+def part_title(part: str) -> str:
+    """The name of a part of a time, for people."""
+    return PART_TITLES.get(part, part.replace("_", " "))
+
+
+def shares_text(by: Mapping[str, float], whole: float) -> str:
+    """The parts of a time of `whole`, the largest first, those below half a percent left out."""
+    parts = sorted(by.items(), key=lambda part: -part[1])
+    return ", ".join(
+        f"{part_title(name)} {value / whole:.0%}"
+        for name, value in parts
+        if value >= SMALLEST_SHARE * whole
+    )
 
 
 @dataclass(frozen=True)

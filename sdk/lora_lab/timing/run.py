@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_host.sim import MEMORY_NS
+from lora_lab.timing.ops import SCRUB
 from lora_lab.timing.overlay_time import OverlayTiming
-from lora_lab.timing.report import Totals
+from lora_lab.timing.report import Totals, shares_text
 from lora_lab.timing.step import StepShape
 from lora_lab.timing.target import totals_of
 from lora_lab.timing.trace import BoardTrace, trace_overlay, write_steps
@@ -61,8 +62,8 @@ class RunTime:
         return self._pace.seconds(self.summed, self.sums)
 
     def seconds(self, shape: StepShape) -> float:
-        """Modelled seconds of one step."""
-        return self.timing.step(shape).timeline.cycles / self.timing.machine.clock_hz
+        """Modelled seconds of one step; sums of weights are counted by themselves."""
+        return self.timing.machine.seconds(self.timing.whole(shape, False).cycles)
 
     def card_cycles(self, lanes: int, latency: float) -> float | None:
         """Modelled cycles of all steps on a simulated card with FP16 arrays of `lanes` and memory
@@ -98,10 +99,12 @@ class RunTime:
                 seconds[_is_prefill(shape)] += count * cycles / clock
         except RequestError as error:
             return f"not modelled: this project's hardware source; {error}"
-        waits = ", without boards' waits for each other" if plan.size > 1 else ""
+        waits = "boards' waits for each other and " if plan.size > 1 else ""
         return (
             f"modelled: this project's hardware source on {plan.size} x {plan.board.name} at "
-            f"{clock / 1e6:.0f} MHz{waits}: {self._by_phase(seconds[True], seconds[False])}"
+            f"{clock / 1e6:.0f} MHz, without {waits}host accesses: "
+            f"{sum(seconds.values()) * 1e3:.3f} ms in all, "
+            f"{self._by_phase(seconds[True], seconds[False])}"
         )
 
     def _by_phase(self, prefill: float, then: float) -> str:
@@ -114,13 +117,12 @@ class RunTime:
         return found
 
     def totals(self, prefill: bool) -> Totals:
-        """Sums over the steps with rows that are not sampled (prompts), or over all others."""
+        """Over the steps with rows that are not sampled (prompts), or over all others."""
         found = Totals()
         for shape, count in self.steps.items():
             if _is_prefill(shape) == prefill:
-                time = self.timing.step(shape)
-                clock = self.timing.machine.clock_hz
-                found.add(totals_of(time.ops, time.timeline, clock), count)
+                whole, clock = self.timing.whole(shape, False), self.timing.machine.clock_hz
+                found.add(totals_of(self.timing.step(shape).ops, whole, clock), count)
         return found
 
     def write_trace(self, path: Path) -> int:
@@ -141,29 +143,23 @@ class RunTime:
         plan = self.timing.plan
         boards = f"{plan.size} x {plan.board.name}"
         ideal = f"{plan.overlay.name} on {boards} with ideal units, not built"
-        found = [
-            self.source_line(),
-            f"modelled: {ideal}: {self._by_phase(first.seconds, then.seconds)}",
-        ]
-        whole = Totals()
+        whole = Totals(self.sum_seconds, {SCRUB: self.sum_seconds} if self.sums else {})
         whole.add(first)
         whole.add(then)
+        found = [
+            self.source_line(),
+            f"modelled: {ideal}: {whole.seconds * 1e3:.3f} ms in all, "
+            f"{self._by_phase(first.seconds, then.seconds)}",
+        ]
         if whole.seconds:
-            shares = ", ".join(
-                f"{part.replace('_', ' ')} {value / whole.seconds:.0%}"
-                for part, value in sorted(whole.by.items(), key=lambda entry: -entry[1])
-                if value > 0
-            )
-            found.append(f"modelled: of these {whole.seconds * 1e3:.3f} ms: {shares}")
-            more = sum(n * self.timing.left_out(shape, False) for shape, n in self.steps.items())
             found.append(
-                f"modelled: without dispatch by the firmware and host accesses, "
-                f"about {more * 1e3:.3f} ms more"
+                f"modelled: of these {whole.seconds * 1e3:.3f} ms: "
+                f"{shares_text(whole.by, whole.seconds)}"
             )
         if self.sums:
             found.append(
                 f"modelled: {self.sums} sums of weights by each board, "
-                f"{self.sum_seconds * 1e3:.3f} ms"
+                f"{self.sum_seconds * 1e3:.3f} ms of it"
             )
         return found
 

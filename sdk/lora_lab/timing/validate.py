@@ -97,7 +97,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 def table(rows: Sequence[Row]) -> str:
     """The comparison as text: one line per row, then the summary and the fitted parameters."""
     lines = [
-        f"{'status':<13}{'published':>12}{'modelled':>12}{'error':>8}  source, metric, conditions"
+        f"{'status':<13}{'published':>18}{'modelled':>10}{'error':>7}  source, metric, conditions"
     ]
     lines.extend(_line(row) for row in rows)
     lines.append("")
@@ -121,4 +121,4 @@ def _line(row: Row) -> str:
     what = f"{row.source}: {row.metric}" + (f", {row.conditions}" if row.conditions else "")
     note = f"  ({row.note})" if row.note else ""
     value = f"{row.published} {row.unit}".strip()
-    return f"{row.status:<13}{value:>12}{model:>12}{error:>8}  {what}{note}"
+    return f"{row.status:<13}{value:>18}{model:>10}{error:>7}  {what}{note}"

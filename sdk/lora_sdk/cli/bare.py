@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lora_sdk.cli.folding import show
+
 if TYPE_CHECKING:
     from lora_host.cluster_file import BoardEntry, Cable
     from lora_host.lab.bare import BareBoards
@@ -63,7 +65,7 @@ def validate_bare(boards: BareBoards, size: int) -> list[str]:
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
     total = sum(r.bytes for r in results) / MIB
     verdict = f"{len(bad)} faults" if bad else "right"
-    click.echo(f"memory: {len(results)} banks, {total:.2f} MiB, read back by the host: {verdict}")
+    show(f"memory: {len(results)} banks, {total:.2f} MiB, read back by the host: {verdict}")
     return bad
 
 
@@ -97,13 +99,13 @@ def links_bare(
     problems = _test(links, cables) if test else []
     for it in links.read():
         counters = " ".join(f"{name} {value}," for name, value in it.counters.items())
-        click.echo(
+        show(
             f"board {it.board} port {it.port}: {'up' if it.healthy else 'down'} status "
             f"{it.status:#06x} framing {'on' if it.framing else 'off'} width {it.width} B "
             f"{counters.rstrip(',')}"
         )
     if test:
-        click.echo(NO_FRAMES)
+        show(NO_FRAMES)
     return problems
 
 
@@ -124,7 +126,7 @@ def _test(links: BareLinks, cables: Sequence[Cable]) -> list[str]:
         actual, lines = links.cabling()
         found += lines + compare(Cabling(tuple(actual), tuple(lines), silent), cables)
         verdict = "problems" if found else "no problem"
-        click.echo(
+        show(
             f"run {turn} of {TIMES}: {len(cables)} cables of the map, {len(actual)} found by "
             f"reset, {verdict}"
         )

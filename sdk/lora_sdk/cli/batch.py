@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lora_host.errors import LoraError
+from lora_sdk.cli.batch_text import entry_text
 from lora_sdk.cli.prompts import BatchLine
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ class Counts(Protocol):
 
 class Batch:
     """The lines of a batch file and their entries on stdout: one JSON line each, in the order of
-    the lines, as soon as possible."""
+    the lines, as soon as possible; texts on a terminal."""
 
-    def __init__(self, lines: Sequence[BatchLine], name: str) -> None:
-        """`name`: the file's, for messages."""
+    def __init__(self, lines: Sequence[BatchLine], name: str, as_json: bool = False) -> None:
+        """`name`: the file's, for messages. `as_json`: JSON on a terminal too."""
+        self._texts = not as_json and sys.stdout.isatty()
         self._lines = lines
         self._name = name
         self._ended: dict[int, dict[str, Any]] = {}
@@ -86,7 +88,7 @@ class Batch:
                 )
         finally:  # if the batch is cut off, later lines may have finished
             for index in sorted(self._ended):
-                _write(self._ended[index])
+                self._write(self._ended[index])
 
     def check(self) -> None:
         """LoraError if lines failed."""
@@ -115,15 +117,15 @@ class Batch:
     def _end(self, index: int, values: dict[str, Any]) -> None:
         self._ended[index] = {"index": index, "line": self._lines[index].number, **values}
         while self._following in self._ended:
-            _write(self._ended.pop(self._following))
+            self._write(self._ended.pop(self._following))
             self._following += 1
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        shown = entry_text(values) if self._texts else json.dumps(values, ensure_ascii=False)
+        sys.stdout.write(shown + "\n")
+        sys.stdout.flush()
 
 
 def _chat(engine: Generates, line: BatchLine) -> list[int]:
     assert line.messages is not None  # a line has a prompt, messages or an error
     return engine.chat_tokens(line.messages)
-
-
-def _write(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-    sys.stdout.flush()

@@ -36,7 +36,7 @@ EXAMPLES = """\b
 Examples:
   lora batch prompts.jsonl results.jsonl
   lora batch prompts.jsonl results.jsonl --ray --replicas 4 --boards 2
-\b
+
 A line of IN is one of lora-run --batch, and so is a line of OUT, in the same
 order. Until all lines have ended, results are in OUT.partial: after Ctrl-C or a
 failure the same command goes on there, and computes no line twice.

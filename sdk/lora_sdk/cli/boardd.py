@@ -15,16 +15,19 @@ from lora_host.errors import RequestError
 
 SERVE = """\b
 Examples:
-  lora boardd serve --board emu:u280 --board emu:u280 --socket /tmp/boards.sock
-  lora boardd serve --board xrt:0000:3b:00.1 --listen lab1:7410 --keys ~/lab-keys/lab1
+  lora boardd serve --board emu:u280 --socket /tmp/boards.sock
+  lora boardd serve --board xrt:0000:3b:00.1 --listen lab1:7410 --keys DIR
+
 \b
 A cable between emulated boards of two daemons; a ring of 2 + 2 boards:
-  lab1$ lora boardd serve --board emu:u280 --board emu:u280 --listen lab1 --keys lab1 \\
+  lab1$ lora boardd serve --board emu:u280 --board emu:u280 \\
+          --listen lab1 --keys lab1 \\
           --cable 0.1-1.0 --cable 1.1=tcp:lab2:7410/emu:u280/0.0 \\
           --cable 0.0=tcp:lab2:7410/emu:u280/1.1
-  lab2$ lora boardd serve --board emu:u280 --board emu:u280 --listen lab2 --keys lab2 \\
+  lab2$ lora boardd serve --board emu:u280 --board emu:u280 \\
+          --listen lab2 --keys lab2 \\
           --cable 0.1-1.0
-\b
+
 Ctrl-C and SIGTERM end all connections and give the boards back."""
 STATUS = """\b
 Examples:
@@ -33,7 +36,7 @@ Examples:
 INIT = """\b
 Examples:
   lora boardd init ~/lab-keys --host lab1 --host lab2 --host 10.0.0.7
-\b
+
 Copy ~/lab-keys/lab1 to lab1, and so on; ~/lab-keys/client to every client, as
 ~/.config/lora/boardd or as LORA_BOARDD_KEYS names it. ca-key.pem stays where it is."""
 

@@ -26,8 +26,8 @@ SAMPLING_FLAGS = (
 EPILOG = """\b
 Examples:
   lora chat --model ~/models/llama --boards 4
-  lora chat --model ~/models/llama --system "Answer in one sentence." --temp 0.7
-\b
+  lora chat --model ~/models/llama --system "In one sentence." --temp 0.7
+
 A line is a message. /reset, /stats, /help and /exit are commands. Ctrl-C stops an answer,
 Ctrl-D ends. Without a terminal the messages are the lines of standard input."""
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lora_host.errors import ModelError, RequestError
-from lora_host.naming import did_you_mean
+from lora_host.naming import counted, did_you_mean
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.stopwatch import Stopwatch
 
@@ -116,8 +116,15 @@ class Conversation:
             if texts or reason == "stopped":
                 print(flush=True)
         if reason == "length":
-            self._note("the answer was cut: max tokens, or the context is full")
+            self._note(f"the answer was cut: {self._limit(watch)}")
         return "".join(texts)
+
+    def _limit(self, watch: Stopwatch) -> str:
+        """What ended an answer."""
+        most, context = self._params.max_tokens, self._engine.context
+        if most is not None and watch.new >= most:
+            return f"{counted(most, 'token')} is the most that -n allows"
+        return f"the context of {context} positions is full; /reset forgets the conversation"
 
     def _statistics(self) -> None:
         if self._last is None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from lora_host.lab.doctor import MISSING, examine
+from lora_sdk.cli.folding import show
 
 EXAMPLES = """\b
 Examples:
@@ -26,8 +27,8 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         for it in findings:
-            click.echo(f"{it.state:<8} {it.thing}: {it.found}")
+            show(f"{it.state:<8} {it.thing}: {it.found}")
             if it.cure:
-                click.echo(f"         -> {it.cure}")
+                show(f"         -> {it.cure}")
     if any(finding.state == MISSING for finding in findings):
         raise SystemExit(1)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lora_host.naming import counted
 from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.opening.options import EngineOptions
 
@@ -70,6 +72,7 @@ def evaluate(
         raise RequestError(f"text file {path} does not exist; expected UTF-8 text") from None
     except OSError as error:
         raise RequestError(f"text file {path}: {error.strerror or error}") from None
+    opened = time.monotonic()
     with (
         ProgressBar("loading") as loading,
         Engine(progress=loading, max_sequences=1, **engine_arguments) as engine,
@@ -89,11 +92,14 @@ def evaluate(
             "windows": found.windows,
             "model": str(engine.model_path),
             "boards": engine.cluster.size,
+            "seconds_loading": began - opened,
             "seconds_measured": time.monotonic() - began,
         }
         if not alone:
+            began = time.monotonic()
             report |= _reference(engine, data, stride, reference)
-    click.echo(json.dumps(report, indent=2) if as_json else _table(report))
+            report["seconds_reference"] = time.monotonic() - began
+    click.echo(json.dumps(report, indent=2) if as_json else for_people(_table(report)))
     return 0
 
 
@@ -125,6 +131,18 @@ def _reference(
     return {"reference": str(checkpoint.folder), "reference_bits_per_byte": bits / plan.bytes}
 
 
+def _seconds(report: dict[str, Any]) -> str:
+    """What the time was spent on."""
+    parts = {
+        "loading": report["seconds_loading"],
+        f"scoring on {counted(report['boards'], 'board')}": report["seconds_measured"],
+    }
+    if "seconds_reference" in report:
+        parts["the float32 reference on this computer"] = report["seconds_reference"]
+    listed = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in parts.items())
+    return f"{sum(parts.values()):.2f} s: {listed}"
+
+
 def _table(report: dict[str, Any]) -> str:
     first = {
         "bos": "predicted from the tokenizer's BOS token",
@@ -146,6 +164,6 @@ def _table(report: dict[str, Any]) -> str:
             f"first token    {first}",
             f"windows        {report['windows']} of {report['context']} positions, stride "
             f"{report['stride']}",
-            f"measured       {report['seconds_measured']:.2f} s on {report['boards']} board(s)",
+            f"measured       {_seconds(report)}",
         ]
     )

@@ -12,6 +12,7 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.arguments.option import ArgumentError, Option, options_of
 
+LONGEST_METAVAR = 60  # columns; longer lists of choices stand in the help
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MODEL_FLAGS = (
@@ -104,6 +105,8 @@ def _completer(option: Option) -> Callable[[click.Context, click.Parameter, str]
 
 def _metavar(option: Option) -> str:
     choices = f"[{'|'.join(_choices(option))}]" if option.choices else ""
+    if len(choices) > LONGEST_METAVAR:
+        choices = "NAME"
     return option.metavar or choices or {"int": "N", "float": "X"}.get(option.kind, "TEXT")
 
 
@@ -114,5 +117,7 @@ def _choices(option: Option) -> tuple[str, ...]:
 
 def _help(option: Option) -> str:
     repeated = "; may be repeated" if option.many else ""
+    if _metavar(option) == "NAME" and option.choices:
+        repeated += f"; one of {', '.join(option.choices)}"
     unset = f" [{option.unset}]" if option.unset else ""
     return f"{option.help}{repeated}{unset}"

@@ -14,6 +14,7 @@ from lora_host.axlf import MAGIC as XCLBIN_MAGIC
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.regular_file import names_no_file, open_regular
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
@@ -54,7 +55,7 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
     chosen = load_overlay(name) if name else None
     facts_of, table = kind_of(file)
     facts = facts_of(file, chosen)
-    click.echo(json.dumps(facts, indent=2) if as_json else table(facts))
+    click.echo(json.dumps(facts, indent=2) if as_json else for_people(table(facts)))
     if facts.get("differences"):
         raise SystemExit(1)
 

@@ -9,6 +9,7 @@ import click
 
 from lora_sdk.cli.bare import chosen_boards, container_option, links_bare
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
+from lora_sdk.cli.folding import show
 
 TIMES = 2  # a link that comes up once may not come up again
 
@@ -38,7 +39,8 @@ def links(
 
     \b
     lora links --cluster lab.yaml --test
-    lora links --device xrt:0 --device xrt:1 --container aurora.xclbin --discover > lab.yaml"""
+    lora links --device xrt:0 --device xrt:1 --discover > lab.yaml
+    lora links --device xrt:0 --container aurora.xclbin --discover"""
     from lora_host.cluster import Cluster
     from lora_sdk.plan.partition import check_board_count
 
@@ -68,7 +70,7 @@ def _bare(chosen: Any, container: Path, test: bool, discover: bool) -> None:
 
 def _end(problems: list[str]) -> None:
     for line in problems:
-        click.echo(f"problem: {line}")
+        show(f"problem: {line}")
     if problems:
         raise SystemExit(1)
 
@@ -98,7 +100,7 @@ def _test(cluster: Any) -> list[str]:
             except LinkError as error:
                 found = [str(error)]
         verdict = "problems" if found else "no problem"
-        click.echo(
+        show(
             f"run {turn} of {TIMES}: {len(cluster.cables)} cables of the map, "
             f"{len(cabling.cables)} found, {verdict}"
         )
@@ -112,7 +114,7 @@ def _show(cluster: Any) -> None:
     for board in range(cluster.size):
         for port in range(abi.PORTS):
             it = cluster.link_status(board, port)
-            click.echo(
+            show(
                 f"board {board} port {port}: {'up' if it.healthy else 'down'} "
                 f"status {it.status:#06x} configuration {it.configuration:#x} frames "
                 f"{it.frames_received} with errors {it.frames_with_errors} overflows "

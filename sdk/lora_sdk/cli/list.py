@@ -13,6 +13,7 @@ from lora_host.device_uri import EMULATED_SCHEME, SIMULATED_SCHEME, board_uris
 from lora_host.errors import RequestError
 from lora_host.lab.inventory import BoardView, inventory
 from lora_sdk.cli.finite_number import FiniteNumber
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.list_view import table
 
 CLEAR = "\x1b[H\x1b[J"  # to the upper left corner, erase what follows
@@ -64,14 +65,12 @@ def list_boards(as_json: bool, watch: bool, interval: float, count: int | None) 
         click.echo(json.dumps([view.to_json() for view in views], indent=2))
         return
     for view in views:
-        click.echo(_line(view))
+        show(_line(view))
     if not views:
-        click.echo(
-            "no board found on the PCI bus or through a runtime; run 'lora doctor' for the reason"
-        )
-    click.echo(f"emulated boards are always available: {', '.join(board_uris(EMULATED_SCHEME))}")
+        show("no board found on the PCI bus or through a runtime; run 'lora doctor' for the reason")
+    show(f"emulated boards are always available: {', '.join(board_uris(EMULATED_SCHEME))}")
     cards = ", ".join(board_uris(SIMULATED_SCHEME))
-    click.echo(f"simulated cards, where 'make sim-build' was run: {cards}")
+    show(f"simulated cards, where 'make sim-build' was run: {cards}")
 
 
 def _watch(as_json: bool, interval: float, count: int | None) -> None:

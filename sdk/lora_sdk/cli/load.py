@@ -9,15 +9,16 @@ from statistics import median
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.serve.load import Endpoint, Measured, Workload, load
 
 EXAMPLES = """\b
 Examples:
   lora load --clients 1 --clients 8 --clients 64
-  lora load --url http://127.0.0.1:8000 --url http://127.0.0.1:8080 --clients 8 --rounds 5
+  lora load --url http://127.0.0.1:8000 --url http://127.0.0.1:8080
   lora load --prompt 900 --tokens 32 --json
-\b
+
 With two URLs the servers are asked in turn, and the ratio of the first to the second is printed:
 keep both loaded with the same model. Exit code: 0 done, 1 a server did not answer, 2 refused."""
 FIGURES = {
@@ -95,7 +96,11 @@ def load_command(
                     one = load(endpoints[index], workload, ended)
                     found.setdefault((workload.clients, index), []).append(one)
     report = [_row(endpoints, found, count) for count in clients]
-    click.echo(json.dumps(report, indent=2) if as_json else _table(report, prompt, tokens, rounds))
+    click.echo(
+        json.dumps(report, indent=2)
+        if as_json
+        else for_people(_table(report, prompt, tokens, rounds))
+    )
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
             print(error.format_message(), file=sys.stderr)
             return EXIT_USAGE
         path = name if error.ctx is None else error.ctx.command_path
-        return fail(name, f"{error.format_message()} (try {path} --help)", EXIT_USAGE)
+        return fail(name, f"{_of_choice(error)} (try {path} --help)", EXIT_USAGE)
     except click.ClickException as error:
         return fail(name, error.format_message(), error.exit_code)
     except LoraError as error:
@@ -63,6 +64,21 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(name, f"{where}{error.strerror or error}{_cure(error)}", code)
     except MemoryError:
         return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
+
+
+def _of_choice(error: click.UsageError) -> str:
+    """The message; a word that is none of a choice's gets the nearest one."""
+    import click
+
+    from lora_host.naming import did_you_mean
+
+    said = error.format_message()
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
+    found = re.search(r": '(.*)' is not one of ", said)
+    if not isinstance(kind, click.Choice) or found is None:
+        return said
+    hint = did_you_mean(found[1], [str(choice) for choice in kind.choices])
+    return f"{said} {hint}" if hint.startswith("did you mean") else said
 
 
 def _cure(error: OSError) -> str:
@@ -86,7 +102,9 @@ def fail(name: str, message: object, code: int) -> int:
 
 
 def say(name: str, kind: str, message: object) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr, folded on a terminal."""
     from lora_host.errors import one_line
+    from lora_sdk.cli.folding import for_people
 
-    print(f"{name}: {kind}: {one_line(message)}", file=sys.stderr, flush=True)
+    text = f"{name}: {kind}: {one_line(message)}"
+    print(for_people(text, err=True), file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from lora_sdk.adapters.slots import sharding_note
 from lora_sdk.adapters.weights import load_adapter_weights
 from lora_sdk.cli.adapters import adapter_flags, take_adapters
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.model_files import model_files
@@ -106,18 +107,18 @@ def plan(
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo(table(found), nl=False)
+    show(table(found).rstrip("\n"))
     for line in [MISSING] if lab is None else lab.token_lines(found["modelled"]):
-        click.echo(line)
+        show(line)
     if load is not None:
         lines = beam_lines(found["beam_search"])
         if lab is not None:
             lines += lab.beam_time_lines(found["beam_search"]["modelled"])
         for line in lines:
-            click.echo(line)
+            show(line)
     if show_requests:
         for line in request_lines(found["requests"]):
-            click.echo(line)
+            show(line)
 
 
 def _beam_load(

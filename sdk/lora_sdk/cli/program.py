@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lora_sdk.cli.boards_flags import device_flags, overlay_for
+from lora_sdk.cli.folding import show
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +23,7 @@ def program(devices: tuple[str, ...], overlay: str | None) -> None:
     chosen = overlay_for(overlay, devices, None)
     with Cluster.open(devices=devices, overlay=chosen) as cluster:
         for info in cluster.infos:
-            click.echo(
+            show(
                 f"{info.address}: {chosen.name}, ABI {chosen.abi}, firmware "
                 f"{chosen.image_crc:#010x}, serial {info.serial}"
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS
 from lora_sdk.model.weight_formats import schemes
@@ -88,9 +89,10 @@ def quantize(
         click.echo(f"--group {group} does not divide K of every matrix: {recipe.group}", err=True)
     source = text or calibration_path()
     tokenizer = Tokenizer(model, config.vocabulary)
-    found, held = windows_of(read_text(source), tokenizer, config, windows)
     try:
         with ProgressBar("quantizing", unit="layer") as progress:
+            progress(0, config.layers + 1)  # the first layer takes a while
+            found, held = windows_of(read_text(source), tokenizer, config, windows)
             report = quantize(model, out, recipe, found, progress, resume, held)
     except KeyboardInterrupt:
         if resume:
@@ -106,7 +108,7 @@ def quantize(
         **_values(recipe, report),
         **_bits_per_byte(report, sum(scored_bytes(tokenizer, window) for window in held)),
     }
-    click.echo(json.dumps(values, indent=2) if as_json else _table(values))
+    click.echo(json.dumps(values, indent=2) if as_json else for_people(_table(values)))
     return 0
 
 

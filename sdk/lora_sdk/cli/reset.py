@@ -7,6 +7,7 @@ import time
 import click
 
 from lora_sdk.cli.boards_flags import device_flags, overlay_for
+from lora_sdk.cli.folding import show
 
 EXAMPLES = """\b
 Examples:
@@ -24,7 +25,7 @@ def reset(devices: tuple[str, ...], overlay: str | None) -> None:
     began = time.monotonic()
     for info, crc in reset_boards(devices, overlay_for(overlay, devices, None)):
         took = time.monotonic() - began
-        click.echo(
+        show(
             f"{info.address}: back after {took:.1f} s, serial {info.serial}, checksum {crc:#010x} "
             "right"
         )

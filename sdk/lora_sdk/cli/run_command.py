@@ -22,6 +22,7 @@ from lora_sdk.cli.adapters import (
 )
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.grouped_help import GroupedCommand
 from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
@@ -54,21 +55,47 @@ EPILOG = """\b
 Examples:
   lora-run --boards 4 prompt.txt
   lora-run -p "def add(a, b):" -n 40
-  echo "Once upon a time" | lora-run --boards 2 --temp 0.8 --top-p 0.95 --seed 7
-  lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 prompt.txt
+  echo "Once upon a time" | lora-run --temp 0.8 --top-p 0.95 --seed 7
+  lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 FILE
   lora-run --chat --model ~/models/llama -p "What is an FPGA?"
   lora-run --batch prompts.jsonl > results.jsonl
-  lora-run --draft ~/models/small --speculative 4 --model ~/models/llama prompt.txt
-\b
+  lora-run --model ~/models/llama --draft ~/models/small --speculative 4 FILE
+
 Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
 130 Ctrl-C. After the text the boards sum their weights: if some have changed,
 the text may be wrong, an error names the place, and the exit code is 1.
 A line of --batch is a JSON string, or an object with prompt, tokens or
-messages and sampling parameters. Every result is one JSON line, in the same order; that
-of a line that failed has its error, and the exit code is 1."""
+messages and sampling parameters. Every result is one JSON line, in the same
+order, and a text on a terminal without --json; that of a line that failed has
+its error, and the exit code is 1."""
 
 
-@click.command("lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+GROUPS = {
+    "Used most": (
+        *("model", "boards", "prompt", "max_tokens", "temperature"),
+        *("top_p", "seed", "chat", "as_json", "details"),
+    ),
+    "Model": (
+        *("context", "kv", "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir"),
+        *("prefill", "prefill_mode", "prefill_model"),
+    ),
+    "Boards": ("devices", "cluster_file", "stages", "overlay", "kernels", "threads", "greedy"),
+    "Sampling": (
+        *("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("min_tokens", "stop", "ignore_eos", *BEAM_FIELDS),
+    ),
+    "Speculation": ("speculative", "draft", "proposer", "spec_objective"),
+    "Adapters": ("adapters", "max_adapters", "adapter_mode"),
+    "Reliability": ("recovery", "scrub", "spares", "daemon_wait"),
+    "Input and output": (*("batch", "echo", "logprobs", "trace_file", "quiet", "version", "help"),),
+}
+"""Of the help."""
+
+
+@click.command(
+    "lora-run", cls=GroupedCommand, groups=GROUPS, epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts, run as one batch")
@@ -107,7 +134,9 @@ def lora_run(
     drafts = take_speculation(options, engine_arguments)
     sampling = {**_sampling(options), **default_adapter(adapters)}
     params = params_from_mapping(sampling)
-    lines = Batch(read_batch(batch, sampling), name_of(batch)) if batch is not None else None
+    lines = (
+        Batch(read_batch(batch, sampling), name_of(batch), as_json) if batch is not None else None
+    )
     text = ""
     if prompt is not None:
         text = argument_text("-p", prompt)
@@ -140,10 +169,15 @@ def lora_run(
         statistics.loaded(engine, drafts)
         if trace_file is not None or (details and not quiet):
             statistics.model(engine)
-        if lines is not None:
-            lines.run(engine, statistics)
-        else:
-            _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
+        try:
+            if lines is not None:
+                lines.run(engine, statistics)
+            else:
+                _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
+        except KeyboardInterrupt:
+            if not quiet:
+                say("lora-run", "interrupted", statistics.so_far())
+            raise
         if not quiet:
             statistics.write(engine, details)
         if trace_file is not None:
@@ -199,7 +233,7 @@ def _run_one(
         prompt = engine.chat_tokens([{"role": "user", "content": text}])
     if echo:
         sys.stdout.write(text)
-    ended_line = True
+    ended_line = not echo or text.endswith("\n")
 
     def show(delta: Delta) -> None:
         nonlocal ended_line
@@ -209,13 +243,16 @@ def _run_one(
             sys.stdout.flush()
             ended_line = delta.text.endswith("\n")
 
-    result = engine.generate(prompt, params, on_delta=show)
+    try:
+        result = engine.generate(prompt, params, on_delta=show)
+    finally:
+        if not as_json and not ended_line:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
     assert not isinstance(result, list)  # a single prompt
     statistics.add(result)
     if as_json:
         _write_json(statistics.described(result))
-    elif sys.stdout.isatty() and not ended_line:
-        sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
 
 
 def _write_json(value: object) -> None:

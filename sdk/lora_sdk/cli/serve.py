@@ -44,7 +44,7 @@ Examples:
   lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
   lora serve --ray --replicas 2 --boards 4
-\b
+
 Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
 second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lora_host.naming import counted
 from lora_sdk.cli.clock import since_start
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.laboratory import MISSING, laboratory
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ class Statistics:
         self._began = 0.0
         self._first_token: float | None = None
         self._prompt_tokens = 0
+        self._received = 0  # tokens of a result that is not complete
         self._new_tokens = 0
         self._first_latency = 0.0
         self._results = 0
+        self._result: Result | None = None  # the latest
         self._seed = 0
         self._modelled: ModelledRun | None = None
         self._drafts: ResolvedSpeculation | None = None
@@ -61,16 +64,27 @@ class Statistics:
 
     def received(self, delta: Delta) -> None:
         """A delta was received."""
-        if self._first_token is None and delta.token_id is not None:
+        if delta.token_id is None:
+            return
+        self._received += 1
+        if self._first_token is None:
             self._first_token = since_start()
 
     def add(self, result: Result) -> None:
         """A request is finished."""
         self._results += 1
+        self._result = result
+        self._received = 0
         self._prompt_tokens += result.prompt_tokens
         self._new_tokens += result.completion_tokens
         self._first_latency = max(self._first_latency, result.timing.first_token)
         self._seed = result.seed
+
+    def so_far(self) -> str:
+        """What a run that is cut off has done."""
+        seconds = time.monotonic() - self._began
+        done = f"after {counted(self._received + self._new_tokens, 'new token')} in {seconds:.2f} s"
+        return done + (f", {counted(self._results, 'result')} complete" if self._results else "")
 
     def described(self, result: Result) -> dict[str, Any]:
         """A result for JSON, with the draft and the values expected from the table."""
@@ -88,12 +102,21 @@ class Statistics:
         self._line(
             f"measured: {self._prompt_tokens} prompt and {self._new_tokens} new tokens in "
             f"{seconds:.2f} s ({self._new_tokens / max(seconds, 1e-9):.1f} new tokens/s){first}; "
-            f"{boards} {kind}{kernels}"
+            f"{boards} {kind}{kernels}{self._ended(engine)}"
         )
         if engine.prefill_use is not None and engine.prefill_use.fast:
             self._line("prefill: fast, so the text may differ from the boards' own")
         if details:
             self._details(engine)
+
+    def _ended(self, engine: Engine) -> str:
+        """What cut the text of a lone result; nothing for one that ended by itself."""
+        result = self._result
+        if self._results != 1 or result is None or result.finish_reason != "length":
+            return ""
+        full = result.prompt_tokens + len(result.token_ids) > engine.context
+        by = f"a full context of {engine.context} positions" if full else "-n"
+        return f"; cut by {by}"
 
     def _details(self, engine: Engine) -> None:
         plan = engine.plan
@@ -176,7 +199,7 @@ class Statistics:
 
     @staticmethod
     def _line(text: str) -> None:
-        print(text, file=sys.stderr)
+        show(text, err=True)
 
 
 def _kind(engine: Engine) -> str:

@@ -28,7 +28,7 @@ Examples:
   lora top
   lora top --url http://lab7:8000 --api-key-file ~/.lora-key
   lora top --json --once | jq .requests
-\b
+
 Ctrl-C ends it. Exit code: 0 ended, 1 the server does not answer, 2 refused."""
 _MAX_BYTES = 1 << 22
 _TIMEOUT = 5.0  # seconds

@@ -11,6 +11,7 @@ import click
 from lora_host.naming import counted
 from lora_sdk.cli.bare import chosen_boards, container_option, untested, validate_bare
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.progress import ProgressBar, counting
 
 MIB = 1 << 20
@@ -69,16 +70,16 @@ def _bare(uris: Sequence[str], container: Path, memory: bool, size: int) -> None
     with BareBoards(uris, container) as held:
         faults = validate_bare(held, size)
         if not memory:
-            click.echo(untested(held))
+            show(untested(held))
     _end(faults, len(uris))
 
 
 def _end(faults: Sequence[str], size: int) -> None:
     for line in faults:
-        click.echo(f"fault: {line}")
+        show(f"fault: {line}")
     if faults:
         raise SystemExit(1)
-    click.echo(f"{size} board{'s' if size > 1 else ''}: sound")
+    show(f"{size} board{'s' if size > 1 else ''}: sound")
 
 
 def _memory(cluster: Any, size: int) -> list[str]:
@@ -89,7 +90,7 @@ def _memory(cluster: Any, size: int) -> list[str]:
         results = list(counting(check_memory(cluster, size), progress, banks))
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
     total = sum(r.bytes for r in results) / MIB
-    click.echo(f"memory: {len(results)} banks, {total:.0f} MiB: {_verdict(bad)}")
+    show(f"memory: {len(results)} banks, {total:.0f} MiB: {_verdict(bad)}")
     return bad
 
 
@@ -101,7 +102,7 @@ def _links(cluster: Any) -> list[str]:
         cluster.links_up(cluster.cables)
     except LinkError as error:
         bad.append(str(error))
-    click.echo(f"links: {len(cluster.cables)} cables, payload in both directions: {_verdict(bad)}")
+    show(f"links: {len(cluster.cables)} cables, payload in both directions: {_verdict(bad)}")
     return bad
 
 
@@ -116,11 +117,9 @@ def _units(cluster: Any) -> list[str]:
         if result.fault:
             bad.append(f"{name}: {result.fault}")
         if result.skipped:
-            click.echo(f"{name}: not tested: {result.skipped}")
+            show(f"{name}: not tested: {result.skipped}")
         done += not result.skipped
-    click.echo(
-        f"units alone: {done} operations on {counted(cluster.size, 'board')}: {_verdict(bad)}"
-    )
+    show(f"units alone: {done} operations on {counted(cluster.size, 'board')}: {_verdict(bad)}")
     return bad
 
 
@@ -147,7 +146,7 @@ def _answers(
                 if pair[0] != pair[1]
             ]
     what = "matrix, vector, DMA" + (" and router units" if size > 1 else " units")
-    click.echo(f"known answers of {what}: {STEPS} steps of {sample.name}: {_verdict(bad)}")
+    show(f"known answers of {what}: {STEPS} steps of {sample.name}: {_verdict(bad)}")
     return bad
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from lora_host import abi
 from lora_host.errors import LoraError, RequestError
@@ -67,11 +67,17 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """A model placed on 1, 2, 4, 8, 16, 32 or 64 boards.
+    """A model on boards:
 
-    Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text.
-    `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` work on tokens. Several threads
-    may call it at once. Their requests are batched: they run as rows of the same steps.
+        with Engine("path/to/model", boards=4) as engine:  # without a path: the demo model
+            print(engine.generate("import os\\n", max_tokens=32).text)
+            answer = engine.chat([{"role": "user", "content": "Hello"}])  # or stream, astream, ...
+
+    It is placed on 1, 2, 4, 8, 16, 32 or 64 boards. Use it as a context manager, also as
+    `async with`, which gives the boards back without blocking the event loop. `generate`,
+    `stream`, `chat` and their async forms work on text. `open_sequence`, `rows`, `step`, `commit`,
+    `fork` and `verify` work on tokens. Several threads may call it at once. Their requests are
+    batched: they run as rows of the same steps.
     """
 
     @arguments_of(EngineOptions)
@@ -202,6 +208,19 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self.close(confirm=error is None)
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        from asyncio import to_thread
+
+        await to_thread(self.close, confirm=error is None)
 
     def close(self, confirm: bool = True) -> None:
         """Release the boards. Calling it again does nothing. `confirm`: sum the weights that were
@@ -367,6 +386,26 @@ class Engine:
 
     # --- text -----------------------------------------------------------------------------------
 
+    @overload
+    def generate(
+        self,
+        prompts: Prompt,
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_delta: OnDelta | None = None,
+        on_result: OnResult | None = None,
+        on_error: OnError | None = None,
+        **fields: Any,
+    ) -> Result: ...
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_delta: OnDelta | None = None,
+        on_result: OnResult | None = None,
+        on_error: OnError | None = None,
+        **fields: Any,
+    ) -> list[Result]: ...
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -393,6 +432,22 @@ class Engine:
         results = ends.results()
         return results[0] if single else results
 
+    @overload
+    def beam_search(
+        self,
+        prompts: Prompt,
+        params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
+        on_result: OnResult | None = None,
+        **fields: Any,
+    ) -> Result: ...
+    @overload
+    def beam_search(
+        self,
+        prompts: Sequence[Prompt],
+        params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
+        on_result: OnResult | None = None,
+        **fields: Any,
+    ) -> list[Result]: ...
     def beam_search(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -437,6 +492,20 @@ class Engine:
             if not request.ended:
                 self._generator.forget([request])
 
+    @overload
+    async def agenerate(
+        self,
+        prompts: Prompt,
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **fields: Any,
+    ) -> Result: ...
+    @overload
+    async def agenerate(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **fields: Any,
+    ) -> list[Result]: ...
     async def agenerate(
         self,
         prompts: Prompt | Sequence[Prompt],

@@ -113,6 +113,14 @@ class Plan:
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
     stages: tuple[Stage, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what `lora plan` prints."""
+        from html import escape
+
+        from lora_sdk.plan.report import report, table
+
+        return f"<pre>{escape(table(report(self)))}</pre>"
+
     def __repr__(self) -> str:
         return f"<Plan of {self.config.architecture}: {self.summary}>"
 

@@ -8,14 +8,15 @@ from itertools import groupby
 from typing import Any
 
 from lora_host import abi
-from lora_host.naming import counted
+from lora_host.naming import counted, ranges
 from lora_sdk.plan.banks import MIB, MatrixPlacement
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BankUse, BoardPlan, Plan
 from lora_sdk.plan.partition import Stage
 
 COLUMNS = ("weights", "kv", "tables", "control", "free")
-FEW = 8  # boards that are printed one by one
+FEW = 8  # boards whose links are all printed
+NAME = 6  # columns of boards' numbers; longer ones have a line of their own
 
 
 def report(plan: Plan) -> dict[str, Any]:
@@ -176,8 +177,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"MiB per bank"
     )
     columns = _columns(found["board"][0])
-    yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in columns)
-    for name, board in _kinds(found["board"]):
+    yield f"{'board':<{NAME}} {'bank':<12}" + "".join(f"{name:>10}" for name in columns)
+    for boards, board in _kinds(found["board"]):
+        name = ranges(boards)
+        if len(name) > NAME:
+            yield f"boards {name}:"
+            name = ""
         yield from _bank_lines(name, board)
     yield _cabling(found)
     yield from _stages(found)
@@ -186,15 +191,13 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield from _links(found)
 
 
-def _kinds(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each board with its name; of more than eight, runs of boards with equal lines as one."""
-    if len(boards) <= FEW:
-        yield from ((str(board["board"]), board) for board in boards)
-        return
-    for _, run in groupby(boards, key=lambda board: list(_bank_lines("", board))):
-        alike = list(run)
-        first, last = alike[0]["board"], alike[-1]["board"]
-        yield f"{first}-{last}" if len(alike) > 1 else str(first), alike[0]
+def _kinds(boards: list[dict[str, Any]]) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Boards with equal lines once, by the first of them, with the numbers of all."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for board in boards:
+        alike.setdefault(tuple(_bank_lines("", board)), []).append(board)
+    for run in alike.values():
+        yield sorted(board["board"] for board in run), run[0]
 
 
 def _stages(found: dict[str, Any]) -> Iterator[str]:
@@ -211,7 +214,7 @@ def _stages(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _links(found: dict[str, Any]) -> Iterator[str]:
-    """What ports send; of many boards the busiest one alone."""
+    """What ports send, equal ones once; of many boards the busiest one alone."""
     links = found["link_bytes_a_decoded_token"]
     if found["boards"] > FEW:
         busiest = max(links, key=lambda link: link["bytes"])
@@ -220,17 +223,19 @@ def _links(found: dict[str, Any]) -> Iterator[str]:
             f"{found['port_bits_per_second'] / 1e9:g} Gb/s a port; the busiest port:"
         )
         links = [busiest]
+    alike: dict[tuple[int, int, int], list[int]] = {}
     for link in links:
-        yield (
-            f"link: board {link['board']} port {link['port']} sends {link['bytes']} B per "
-            f"decoded token, {link['payload_bytes']} B of it payload"
-        )
+        sent = (link["port"], link["bytes"], link["payload_bytes"])
+        alike.setdefault(sent, []).append(link["board"])
+    for (port, size, payload), boards in alike.items():
+        which = f"board {boards[0]}" if len(boards) == 1 else f"each of boards {ranges(boards)}"
+        yield (f"link: {which}, port {port}: {size} B per decoded token, {payload} B of it payload")
 
 
 def _cabling(found: dict[str, Any]) -> str:
-    order = "-".join(map(str, found["route"]))
     shape = "a ring" if found["ring"] else "a path" if found["boards"] > 1 else "no link"
-    return f"boards by rank: {order}, {shape}, cabled as {found.get('cluster') or 'by default'}"
+    order = ranges(found["route"])
+    return f"boards by rank: {order}; {shape}, cabled as {found.get('cluster') or 'by default'}"
 
 
 def _bank_lines(board_name: str, board: dict[str, Any]) -> Iterator[str]:
@@ -240,7 +245,8 @@ def _bank_lines(board_name: str, board: dict[str, Any]) -> Iterator[str]:
         names = [bank["bank"] for bank in run]
         name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('[')[2]}"
         values = "".join(f"{figure / MIB:>10.1f}" for figure in figures)
-        yield f"{board_name:<6} {name.replace('..', '-').replace(']-', '-'):<14}{values}"
+        name = name.replace("..", "-").replace("]-", "-")
+        yield f"{board_name:<{NAME}} {name:<12}{values}"
 
 
 def _columns(board: dict[str, Any]) -> list[str]:
@@ -283,11 +289,13 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
             f"rotary positions: {rope['type']} for a context of {rope['context']}; another"
             " --ctx-size gives other logits"
         )
+    spills: dict[str, list[int]] = {}
     for board in found["board"]:
-        if board["spilled"]:
-            yield _spill_line(board["board"], board["spilled"])
-        if board["spilled_kv"]:
-            yield _spilled_kv_line(board["board"], board["spilled_kv"], found["kv_pages"])
+        for line in _spill_lines(board, found["kv_pages"]):
+            spills.setdefault(line, []).append(board["board"])
+    for line, boards in spills.items():
+        which = f"board {boards[0]}" if len(boards) == 1 else f"each of boards {ranges(boards)}"
+        yield f"spill: {which} {line}"
 
 
 def _window_line(windows: dict[str, Any]) -> str:
@@ -298,20 +306,24 @@ def _window_line(windows: dict[str, Any]) -> str:
     )
 
 
-def _spill_line(board: int, spilled: list[dict[str, Any]]) -> str:
+def _spill_lines(board: dict[str, Any], pages: int) -> Iterator[str]:
+    if board["spilled"]:
+        yield _spill_line(board["spilled"])
+    if board["spilled_kv"]:
+        yield _spilled_kv_line(board["spilled_kv"], pages)
+
+
+def _spill_line(spilled: list[dict[str, Any]]) -> str:
     cost = sum(matrix["modelled_extra_ms_a_token"] for matrix in spilled)
     size = sum(matrix["bytes"] for matrix in spilled)
     names = [matrix["matrix"] for matrix in spilled]
     listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
-    return (
-        f"spill: board {board} reads {_mib(size)} from DDR, {cost:.1f} ms more per token "
-        f"(modelled): {listed}"
-    )
+    return f"reads {_mib(size)} from DDR, {cost:.1f} ms more per token (modelled): {listed}"
 
 
-def _spilled_kv_line(board: int, spilled: dict[str, Any], pages: int) -> str:
+def _spilled_kv_line(spilled: dict[str, Any], pages: int) -> str:
     return (
-        f"spill: board {board} keeps {spilled['pages']} of {pages} KV pages "
+        f"keeps {spilled['pages']} of {pages} KV pages "
         f"({_mib(spilled['bytes'])}) in {', '.join(spilled['banks'])}, used when the others are "
         "taken; "
         f"{spilled['modelled_extra_ms_a_page']:.3f} ms more per token for each that a sequence "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
 
 RATIOS = (1, 2, 4, 8)
+CELL = 15  # columns of a cell: four ratios beside the names fit 80 columns
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,13 @@ def request_lines(found: dict[str, Any]) -> Iterator[str]:
         f"{merged} per request"
     )
     shown = [one["ratio"] for one in found["total"]]
-    yield f"{'matrix':<14}{'block B':>8}" + "".join(f"{f'M = {ratio}':>22}" for ratio in shown)
+    yield f"{'matrix':<10}{'block B':>8}" + "".join(f"{f'M = {ratio}':>{CELL}}" for ratio in shown)
     for stream in found["matrices"]:
         cells = (f"{one['requests']} x {one['request_bytes']} B" for one in stream["ratios"])
-        yield f"{stream['matrix']:<14}{stream['block_bytes']:>8}" + "".join(
-            f"{cell:>22}" for cell in cells
+        yield f"{stream['matrix']:<10}{stream['block_bytes']:>8}" + "".join(
+            f"{cell:>{CELL}}" for cell in cells
         )
-    yield f"{'all':<22}" + "".join(f"{one['requests']:>22}" for one in found["total"])
+    yield f"{'all':<18}" + "".join(f"{one['requests']:>{CELL}}" for one in found["total"])
     if any(stream["metadata_bytes"] for stream in found["matrices"]):
-        apart = "".join(f"{one['requests_if_metadata_apart']:>22}" for one in found["total"])
-        yield f"{'metadata apart':<22}{apart}"
+        apart = "".join(f"{one['requests_if_metadata_apart']:>{CELL}}" for one in found["total"])
+        yield f"{'metadata apart':<18}{apart}"

@@ -21,6 +21,8 @@ LOG = logging.getLogger("lora.serve")
 OPEN_PATHS = ("/", "/health", "/ready")
 """Answered without a key: load balancers have none, and the page at / has no data of its own."""
 
+POLLED = frozenset({"/status", "/metrics", "/health"})
+"""Paths that pages and monitors ask every few seconds: logged at debug if answered."""
 _CLIENT_GONE = 499  # as nginx logs it
 
 
@@ -77,7 +79,8 @@ class Guard:
             "seconds": round(seconds, 4),
             **caller.counts,
         }
-        LOG.info(json.dumps(line))
+        polled = scope["path"] in POLLED and status < 400
+        LOG.log(logging.DEBUG if polled else logging.INFO, json.dumps(line))
         if self._traces is not None:
             self._traces.record(Headers(scope=scope), line, seconds)
 

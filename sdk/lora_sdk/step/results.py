@@ -6,9 +6,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.step.result_html import result_html
 from lora_sdk.step.speculation_statistics import SpeculationStatistics
 
 SHOWN = 60  # characters of a text in a repr
+
+
+def cut(text: str) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,13 @@ class Output:
     stop_reason: str | int | None = None
     logprobs: tuple[PositionLogprobs, ...] | None = None
     score: float | None = None
+
+    def __repr__(self) -> str:
+        """The text, cut, and counts."""
+        return (
+            f"<Output {self.index} {cut(self.text)!r}: {self.finish_reason}, "
+            f"{len(self.token_ids)} tokens>"
+        )
 
 
 @dataclass(frozen=True)
@@ -64,12 +77,16 @@ class Result:
 
     def __repr__(self) -> str:
         """The first output's text, cut, and counts: the whole result is in its fields."""
-        text = self.text if len(self.text) <= SHOWN else f"{self.text[:SHOWN]}..."
         samples = f"{len(self.outputs)} outputs, " if len(self.outputs) > 1 else ""
         return (
-            f"<Result {text!r}: {self.finish_reason}, {samples}{self.prompt_tokens} prompt and "
+            f"<Result {cut(self.text)!r}: {self.finish_reason}, {samples}"
+            f"{self.prompt_tokens} prompt and "
             f"{self.completion_tokens} new tokens in {self.timing.total:.3f} s>"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: each output's text, and counts."""
+        return result_html(self)
 
     @property
     def text(self) -> str:
@@ -153,6 +170,12 @@ class Delta:
             stop_reason=stop_reason,
             prompt_logprobs=prompt_logprobs,
         )
+
+    def __repr__(self) -> str:
+        """The text and its token, and how the output ended."""
+        ended = "" if self.finish_reason is None else f", {self.finish_reason}"
+        token = "no token" if self.token_id is None else f"token {self.token_id}"
+        return f"<Delta {self.index} {cut(self.text)!r}: {token}{ended}>"
 
 
 @dataclass(frozen=True)
