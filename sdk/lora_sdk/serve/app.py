@@ -11,11 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from lora_sdk.serve import adapters, chat, completions, responses, status, tokenizing
-from lora_sdk.serve.body import Fields, StreamedFields, read_body
+from lora_sdk.serve.body import Fields, StreamedFields
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.metrics import CONTENT_TYPE
+from lora_sdk.serve.receiving import read_body
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
 from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.status import package_version
@@ -103,7 +104,7 @@ def _add_generation(
 
     async def route(request: Request) -> Response:
         service.lifecycle.check_ready()
-        body = await read_body(request, settings, kind)
+        body = await read_body(request, service, kind)
         caller: Caller = request.scope[CALLER]
         if body.stream:
             chunks = stream(service, caller, body)
@@ -125,7 +126,7 @@ def _add_action(
 
     async def route(request: Request) -> Response:
         service.lifecycle.check_ready()
-        body = await read_body(request, service.settings, kind)
+        body = await read_body(request, service, kind)
         return json_reply(await _attend(service, request, act(service, body)))
 
     app.add_api_route(path, route, methods=["POST"])

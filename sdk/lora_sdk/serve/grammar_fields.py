@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from llguidance import LLMatcher
 from pydantic import Field
 
-from lora_sdk.serve.body import Fields, StreamedFields
+from lora_sdk.serve.body import Fields, StreamedFields, items
 from lora_sdk.serve.errors import ApiError
 
 MAX_SCHEMA = 1 << 16  # characters
@@ -17,7 +17,7 @@ MAX_GRAMMAR = 1 << 14
 MAX_REGEX = 1 << 12
 
 Schema = dict[str, Any]
-Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=1024)]
+Choices = Annotated[list[Annotated[str, Field(min_length=1)]], items(1, 1024)]
 
 
 class JsonSchema(Fields):

@@ -90,14 +90,16 @@ _REFUSED = {
 
 def admitted(value: Mapping[str, Any], known: Container[str], strict: bool) -> dict[str, Any]:
     """The fields of an object that are to be checked: those `known`, unless null, and those to be
-    refused. The rest is left out, each name once in a debug log."""
-    kept = {}
+    refused, the first of them. The rest is left out, each name once in a debug log."""
+    kept, refused = {}, False
     for name, given in value.items():
         if name in known:
             if given is not None:
                 kept[name] = given
+        elif refused:
+            continue
         elif _is_refused(name, given, strict):
-            kept[name] = given
+            kept[name], refused = given, True
         else:
             _log_once(name)
     return kept

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lora_sdk.serve.answers import Heading
-from lora_sdk.serve.body import Fields, StreamedFields, parse
+from lora_sdk.serve.body import Fields, StreamedFields, at_most, items, parse
 from lora_sdk.serve.chat import ChatBody
 from lora_sdk.serve.chat import answer as chat_answer
 from lora_sdk.serve.chat import stream as chat_stream
@@ -33,7 +33,7 @@ class InputItem(Fields):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputPart]
+    content: str | Annotated[list[InputPart], items()]
     status: str | None = None
     phase: str | None = None
 
@@ -55,13 +55,13 @@ class ResponseBody(StreamedFields):
     """The request."""
 
     model: str | None = None
-    input: str | Annotated[list[InputItem], Field(min_length=1, max_length=4096)]
+    input: str | Annotated[list[InputItem], items(1)]
     instructions: str | None = None
     max_output_tokens: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
     reasoning: Reasoning | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=16)] = Field(default_factory=dict)
+    metadata: Annotated[dict[str, str], at_most(16)] = Field(default_factory=dict)
     seed: int | None = None  # not OpenAI's; the same text again
 
     def as_chat(self) -> ChatBody:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import uvicorn
 
 from lora_host.errors import RequestError
 from lora_sdk.serve.app import make_app
 from lora_sdk.serve.guard import LOG
-from lora_sdk.serve.http_protocol import http_protocol
+from lora_sdk.serve.http_protocol import ConnectionLimits, end_unread, http_protocol
 from lora_sdk.serve.service import LoadingStopped, OpenBackend, Service
 from lora_sdk.serve.settings import Settings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 1024
+_TAKEN = 16  # connections from the backlog in one turn of the event loop
+_MOST_CONNECTIONS = 1024
+_RESERVE = 128  # descriptors that connections leave to the boards, files and threads
 
 
 class _Uvicorn(uvicorn.Server):
@@ -28,6 +34,41 @@ class _Uvicorn(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """asyncio takes as many connections in one turn as its backlog has; the kernel keeps
+        more."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            end_unread(self.server_state.connections)
+        return await super().on_tick(counter)
+
+
+class _LoopErrors:
+    """What asyncio reports; that no connection can be taken, once a second."""
+
+    def __init__(self) -> None:
+        self._last = -1.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "socket.accept()" not in context["message"]:
+            loop.default_exception_handler(context)
+        elif time.monotonic() - self._last >= 1:
+            self._last = time.monotonic()
+            LOG.error("connections cannot be taken: %s", context.get("exception"))
+
+
+def _most_connections() -> int:
+    """As many as the process may have descriptors for."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(16, min(_MOST_CONNECTIONS, limit - _RESERVE))
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -66,7 +107,8 @@ class Server:
             access_log=False,
             server_header=False,
             ws="none",
-            http=http_protocol(settings.body_timeout),
+            http=http_protocol(ConnectionLimits(settings.body_timeout, _most_connections())),
+            backlog=_TAKEN,
             lifespan="off",
             timeout_graceful_shutdown=2,
         )
@@ -75,6 +117,7 @@ class Server:
     async def run(self, listener: socket.socket) -> None:
         """Serve until `stop` and drain. Raises what loading the model raises."""
         self._stop = asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(_LoopErrors())
         serving = asyncio.ensure_future(self._uvicorn.serve([listener]))
         loading = asyncio.ensure_future(self.service.load(self._open_backend))
         stopping = asyncio.ensure_future(self._stop.wait())

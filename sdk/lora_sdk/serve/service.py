@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_sdk.opening.weight_notices import WeightNotices
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lora.serve")
 
+T = TypeVar("T")
+
+_LARGE_BODIES = 6  # held at once
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
 
@@ -58,6 +62,8 @@ class Service:
         self.lifecycle = Lifecycle()
         self.attendants = Attendants()
         self.gate = Gate(1, 0)
+        self.large_bodies = Gate(_LARGE_BODIES, None)
+        self._aside = ThreadPoolExecutor(1, "lora-bodies")
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
         self._template = None
@@ -125,6 +131,11 @@ class Service:
             await asyncio.to_thread(backend.engine.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
+        self._aside.shutdown(wait=False, cancel_futures=True)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The result of `work`, one at a time, beside the event loop: for large bodies."""
+        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
 
     def failed(self, error: LoraError) -> ApiError:
         """What a client is told of the engine's error; of boards the log has more. A hang, or

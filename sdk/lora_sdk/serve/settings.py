@@ -52,8 +52,8 @@ class Settings:
     max_prompts: int = option(128, help="prompts of a request", flags=("--max-prompts",), low=1)
     body_timeout: float = option(
         10.0,
-        help="seconds in which a request's headers must arrive, else the connection is closed, and "
-        "then its body, else 408",
+        help="seconds in which a request's headers must arrive and its answer be taken, else the "
+        "connection is closed, and its body arrive, else 408",
         flags=("--body-timeout",),
         metavar="S",
         low=0,
