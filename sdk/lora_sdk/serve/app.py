@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from lora_sdk.serve import adapters, chat, completions, responses, status, tokenizing
@@ -46,7 +47,17 @@ def make_app(service: Service) -> ASGIApp:
     _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
     _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)
     _add_action(app, service, "/v1/unload_lora_adapter", adapters.UnloadBody, adapters.unload)
-    return Guard(app, service)
+    return _for_pages(Guard(app, service), service.settings.allowed_origins)
+
+
+def _for_pages(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The same for web pages of these origins, whose browsers ask first, and without a key."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
+        expose_headers=["x-request-id"],
+    )  # fmt: skip
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

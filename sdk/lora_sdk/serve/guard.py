@@ -34,6 +34,7 @@ class Guard:
         self._app = app
         self._discarded = _DISCARDED * service.settings.max_body
         self._keys = tuple(service.settings.keys)
+        self._root = service.settings.root_path
         self._metrics = service.metrics
         self._traces = service.traces
 
@@ -41,6 +42,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = self._below_root(scope)
         since, status, begun = time.monotonic(), 500, False
         caller = Caller("", secrets.token_hex(8))
         scope[CALLER] = caller
@@ -77,6 +79,13 @@ class Guard:
             status = _CLIENT_GONE if caller.gone else status
             self._metrics.responded(status)
             self._tell(scope, caller, status, time.monotonic() - since)
+
+    def _below_root(self, scope: Scope) -> Scope:
+        """The request with its path as the application knows it."""
+        path: str = scope["path"]
+        if self._root and path.startswith(f"{self._root}/"):
+            return {**scope, "path": path[len(self._root) :]}
+        return scope
 
     def _tell(self, scope: Scope, caller: Caller, status: int, seconds: float) -> None:
         """Log a request that ends now, and trace it."""

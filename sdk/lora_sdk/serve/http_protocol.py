@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ class HttpProtocol(H11Protocol):
     read."""
 
     limits = ConnectionLimits(10.0, 1024)
+    tls: ssl.SSLContext | None = None
     _late: asyncio.TimerHandle | None = None
+    _early: bytearray | None = None  # what came with the last words of the handshake
+    _encrypting: asyncio.Task[None] | None = None
     _idle_since = 0.0  # monotonic seconds
     _unread_since: float | None = None
 
@@ -47,15 +51,40 @@ class HttpProtocol(H11Protocol):
         been without a request for longest is closed, or this one where all have requests."""
         super().connection_made(transport)
         self._idle_since = time.monotonic()
-        self._await_head()
+        if self.tls is not None:  # counted from here on, before it is encrypted
+            transport.pause_reading()
+            self._early = bytearray()
+            self._encrypting = self.loop.create_task(self._encrypt(transport, self.tls))
+        else:
+            self._await_head()
         crowd = self._crowd(cast("Collection[HttpProtocol]", self.connections))
         if crowd is not None:
             idle = [one for one in crowd if one is not self and one.idle]
             if idle:
                 min(idle, key=lambda one: one._idle_since).transport.abort()
+            elif self.tls is not None:
+                transport.abort()
             else:
                 transport.write(_FULL)
                 transport.close()
+
+    async def _encrypt(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        try:
+            encrypted = await self.loop.start_tls(
+                transport, self, context, server_side=True,
+                ssl_handshake_timeout=self.limits.seconds,
+            )  # fmt: skip
+        except (OSError, RuntimeError, asyncio.TimeoutError):
+            encrypted = None
+        if encrypted is None:
+            transport.abort()
+            self.connections.discard(self)
+            return
+        super().connection_made(encrypted)
+        self._await_head()
+        early, self._early = self._early, None
+        if early:
+            self.data_received(bytes(early))
 
     @property
     def idle(self) -> bool:
@@ -70,6 +99,9 @@ class HttpProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came. Between requests uvicorn has a limit of its own until the first byte."""
+        if self._early is not None:
+            self._early += data
+            return
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -138,6 +170,6 @@ def end_unread(connections: Iterable[object]) -> None:
         cast("HttpProtocol", one).end_if_unread()
 
 
-def http_protocol(limits: ConnectionLimits) -> type[HttpProtocol]:
-    """The protocol with these limits."""
-    return type("HttpProtocol", (HttpProtocol,), {"limits": limits})
+def http_protocol(limits: ConnectionLimits, tls: ssl.SSLContext | None) -> type[HttpProtocol]:
+    """The protocol with these limits, over TLS where there is a context."""
+    return type("HttpProtocol", (HttpProtocol,), {"limits": limits, "tls": tls})

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
+import ssl
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -25,6 +29,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 1024
 _TAKEN = 16  # connections from the backlog in one turn of the event loop
 _MOST_CONNECTIONS = 1024
+_NO_PASSWORD = ""  # asking for one would wait on the terminal
 _RESERVE = 128  # descriptors that connections leave to the boards, files and threads
 
 
@@ -73,6 +78,8 @@ def _most_connections() -> int:
 
 def listen(settings: Settings) -> socket.socket:
     """The socket that the server listens on; RequestError where the address cannot be had."""
+    if settings.uds is not None:
+        return _listen_on_path(settings.uds)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -93,6 +100,50 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
+def _listen_on_path(path: str) -> socket.socket:
+    """A Unix socket for this user and group. One that nobody serves any more is replaced."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_served(path):
+            os.unlink(path)
+    except OSError:
+        pass
+    mask = os.umask(0o117)
+    try:
+        listener.bind(path)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise RequestError(
+            f"cannot listen on {path!r:.200}: {error.strerror or error}; take another --uds"
+        ) from None
+    finally:
+        os.umask(mask)
+    return listener
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        return client.connect_ex(path) == 0
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    """What TLS is spoken with, None for none. RequestError names the file."""
+    if settings.ssl_certfile is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, _NO_PASSWORD)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        names = " and ".join(filter(None, (settings.ssl_certfile, settings.ssl_keyfile)))
+        raise RequestError(
+            f"{names:.300}: {getattr(error, 'strerror', None) or error}; expected a "
+            "certificate and its key in PEM form"
+        ) from None
+    return context
+
+
 class Server:
     """One service behind one listening socket."""
 
@@ -101,13 +152,14 @@ class Server:
         self._open_backend = open_backend
         self._stop: asyncio.Event | None = None
         self._again = False
+        limits = ConnectionLimits(settings.body_timeout, _most_connections())
         config = uvicorn.Config(
             make_app(self.service),
             log_config=None,
             access_log=False,
             server_header=False,
             ws="none",
-            http=http_protocol(ConnectionLimits(settings.body_timeout, _most_connections())),
+            http=http_protocol(limits, _tls(settings)),
             backlog=_TAKEN,
             lifespan="off",
             timeout_graceful_shutdown=2,
@@ -152,10 +204,21 @@ def run_server(settings: Settings, open_backend: OpenBackend) -> None:
     LOG.setLevel(settings.log_level.upper())
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     listener = listen(settings)
-    host, port = listener.getsockname()[:2]
-    LOG.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    LOG.info("listening on %s", _url(listener, settings))
     with listener:
-        asyncio.run(_main(Server(settings, open_backend), listener))
+        try:
+            asyncio.run(_main(Server(settings, open_backend), listener))
+        finally:
+            if settings.uds is not None:
+                Path(settings.uds).unlink(missing_ok=True)
+
+
+def _url(listener: socket.socket, settings: Settings) -> str:
+    if settings.uds is not None:
+        return f"unix:{settings.uds}"
+    host, port = listener.getsockname()[:2]
+    scheme = "http" if settings.ssl_certfile is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def _main(server: Server, listener: socket.socket) -> None:

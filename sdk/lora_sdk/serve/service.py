@@ -169,7 +169,7 @@ class Service:
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""
-        if model is None or model == self.settings.name:
+        if model is None or model == self.settings.name or model in self.settings.names:
             return None
         if model in self.adapters:
             return model
@@ -183,7 +183,11 @@ class Service:
         engine = self.engine
         base = self.settings.name
         shared = {"object": "model", "created": self._created, "owned_by": "lora-fpga"}
-        listed = [{"id": base, **shared, "parent": None, "max_model_len": engine.context}]
+        names = dict.fromkeys((base, *self.settings.names))
+        listed: list[dict[str, object]] = [
+            {"id": name, **shared, "parent": None, "max_model_len": engine.context}
+            for name in names
+        ]
         listed += [
             {"id": name, **shared, "parent": base, "max_model_len": engine.context}
             for name in self.adapters
