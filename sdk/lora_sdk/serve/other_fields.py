@@ -41,15 +41,6 @@ def _other_than(*quiet: Any) -> Callable[[Any], bool]:
     return lambda value: value not in quiet
 
 
-def _asks_for_logprobs(include: Any) -> bool:
-    return not isinstance(include, list) or "message.output_text.logprobs" in include
-
-
-def _asks_for_form(text: Any) -> bool:
-    form = text.get("format") if isinstance(text, Mapping) else text
-    return form is not None and (not isinstance(form, Mapping) or form.get("type") != "text")
-
-
 def _always(_value: Any) -> bool:
     return True
 
@@ -70,9 +61,6 @@ _REFUSED = {
     "prompt": _Asking("no prompts are stored here; use input"),
     "tools": _Asking("use /v1/chat/completions"),
     "tool_choice": _Asking("use /v1/chat/completions", _other_than("none", "auto")),
-    "include": _Asking("use /v1/chat/completions for log probabilities", _asks_for_logprobs),
-    "top_logprobs": _Asking("use /v1/chat/completions"),
-    "text": _Asking("use /v1/chat/completions for a format", _asks_for_form),
     # vLLM's
     "chat_template": _Asking("the model's own template is used"),
     "documents": _Asking("put them into the messages"),
