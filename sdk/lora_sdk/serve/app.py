@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import adapters, chat, completions, responses, status, tokenizing
+from lora_sdk.serve import adapters, anthropic, chat, completions, responses, status, tokenizing
 from lora_sdk.serve.body import Fields, StreamedFields
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
@@ -43,6 +43,10 @@ def make_app(service: Service) -> ASGIApp:
     _add_generation(
         app, service, "/v1/responses", responses.ResponseBody, responses.answer, responses.stream
     )
+    _add_generation(
+        app, service, "/v1/messages", anthropic.MessagesBody, anthropic.answer, anthropic.stream
+    )
+    _add_action(app, service, "/v1/messages/count_tokens", anthropic.CountBody, anthropic.count)
     _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
     _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
     _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)
@@ -149,9 +153,9 @@ async def _attend(
     return await service.attendants.attend(request.receive, service.settings.request_timeout, work)
 
 
-async def _on_api_error(_request: Request, error: Exception) -> Response:
+async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_reply(error)
+    return error_reply(error, request.scope["path"])
 
 
 async def _on_client_gone(request: Request, _error: Exception) -> Response:
@@ -159,9 +163,11 @@ async def _on_client_gone(request: Request, _error: Exception) -> Response:
     return Response()  # which nobody receives
 
 
-async def _on_http_error(_request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in the protocol's form."""
     assert isinstance(error, HTTPException)
-    reply = error_reply(ApiError(error.status_code, str(error.detail).lower()))
+    reply = error_reply(
+        ApiError(error.status_code, str(error.detail).lower()), request.scope["path"]
+    )
     reply.headers.update(error.headers or {})
     return reply

@@ -66,7 +66,7 @@ class Guard:
             caller.client = self._client(scope)
             await self._app(scope, body.receive, noted)
         except ApiError as error:
-            reply = error_reply(error)
+            reply = error_reply(error, scope["path"])
             if body.ambiguous:
                 reply.headers["connection"] = "close"
             await reply(scope, receive, noted)
@@ -74,7 +74,7 @@ class Guard:
             LOG.exception("request %s failed", caller.request_id)
             if not begun:
                 internal = ApiError(500, f"internal error, request {caller.request_id}")
-                await error_reply(internal)(scope, receive, noted)
+                await error_reply(internal, scope["path"])(scope, receive, noted)
         finally:
             status = _CLIENT_GONE if caller.gone else status
             self._metrics.responded(status)
@@ -108,7 +108,10 @@ class Guard:
             return str((scope.get("client") or ("",))[0])
         if scope["path"] in OPEN_PATHS:
             return ""
-        kind, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        headers = Headers(scope=scope)
+        kind, _, key = headers.get("authorization", "").partition(" ")
+        if "x-api-key" in headers:  # Anthropic's
+            kind, key = "bearer", headers["x-api-key"]
         given = digest(key.strip())
         matches = [hmac.compare_digest(given, known) for known in self._keys]  # all, in equal time
         if kind.lower() != "bearer" or not any(matches):

@@ -22,6 +22,8 @@ NO_EFFECT = frozenset(
         *("provider_specific_fields", "thinking_blocks", "parsed", "parsed_arguments"),
         # vLLM's
         *("priority", "request_id", "guided_decoding_backend", "spaces_between_special_tokens"),
+        # of /v1/messages
+        *("inference_geo", "context_management", "eager_input_streaming", "caller"),
         # of /v1/responses
         *("max_tool_calls", "parallel_tool_calls", "truncation"),
     )
@@ -61,6 +63,9 @@ _REFUSED = {
     "prompt": _Asking("no prompts are stored here; use input"),
     "tools": _Asking("use /v1/chat/completions"),
     "tool_choice": _Asking("use /v1/chat/completions", _other_than("none", "auto")),
+    # of /v1/messages
+    "container": _Asking("no code is run here"),
+    "mcp_servers": _Asking("the server calls no tools itself"),
     # vLLM's
     "chat_template": _Asking("the model's own template is used"),
     "documents": _Asking("put them into the messages"),
