@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SETTINGS = (
     *("names", "host", "port", "uds", "max_queue", "max_prompts", "max_body", "adapter_root"),
     *("body_timeout", "request_timeout", "drain_timeout", "otlp_traces_endpoint"),
-    *("chat_template", "reasoning_parser", "tool_call_parser", "strict", "log_level"),
+    *("chat_template", "reasoning_parser", "tool_call_parser", "docs", "strict", "log_level"),
     *("root_path", "allowed_origins", "ssl_certfile", "ssl_keyfile"),
 )
 RANK = {

@@ -17,6 +17,7 @@ from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.metrics import CONTENT_TYPE
+from lora_sdk.serve.openapi import Operation, docs_page, openapi
 from lora_sdk.serve.receiving import read_body
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
 from lora_sdk.serve.service import CALLER, Caller, Service
@@ -24,6 +25,25 @@ from lora_sdk.serve.status import package_version
 
 Body = TypeVar("Body", bound=Fields)
 Sampled = TypeVar("Sampled", bound=StreamedFields)
+_GENERATION: tuple[tuple[str, str, Any, Any, Any], ...] = (
+    ("/v1/completions", "continue texts or tokens", completions.CompletionBody,
+     completions.answer, completions.stream),
+    ("/v1/chat/completions", "answer the messages of a chat", chat.ChatBody, chat.answer,
+     chat.stream),
+    ("/v1/responses", "answer a text or items", responses.ResponseBody, responses.answer,
+     responses.stream),
+    ("/v1/messages", "answer messages in Anthropic's form", anthropic.MessagesBody,
+     anthropic.answer, anthropic.stream),
+)  # fmt: skip
+_ACTIONS: tuple[tuple[str, str, Any, Any], ...] = (
+    ("/v1/messages/count_tokens", "count the tokens of messages in Anthropic's form",
+     anthropic.CountBody, anthropic.count),
+    ("/tokenize", "the tokens of a text or a chat", tokenizing.TokenizeBody, tokenizing.tokenize),
+    ("/detokenize", "the text of tokens", tokenizing.DetokenizeBody, tokenizing.detokenize),
+    ("/v1/load_lora_adapter", "load an adapter from below --adapter-root", adapters.LoadBody,
+     adapters.load),
+    ("/v1/unload_lora_adapter", "forget an adapter", adapters.UnloadBody, adapters.unload),
+)  # fmt: skip
 Answer = Callable[[Service, Caller, Sampled], Coroutine[Any, Any, dict[str, Any]]]
 Stream = Callable[[Service, Caller, Sampled], AsyncGenerator[dict[str, Any], None]]
 
@@ -34,23 +54,15 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_error)
-    _add_state(app, service)
-    _add_generation(
-        app, service, "/v1/completions", completions.CompletionBody, completions.answer,
-        completions.stream,
-    )  # fmt: skip
-    _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
-    _add_generation(
-        app, service, "/v1/responses", responses.ResponseBody, responses.answer, responses.stream
-    )
-    _add_generation(
-        app, service, "/v1/messages", anthropic.MessagesBody, anthropic.answer, anthropic.stream
-    )
-    _add_action(app, service, "/v1/messages/count_tokens", anthropic.CountBody, anthropic.count)
-    _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
-    _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
-    _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)
-    _add_action(app, service, "/v1/unload_lora_adapter", adapters.UnloadBody, adapters.unload)
+    operations = [*_add_state(app, service)]
+    for made, (path, summary, kind, answer, stream) in enumerate(_GENERATION):
+        _add_generation(app, service, path, kind, answer, stream)
+        operations.insert(made, Operation(path, summary, kind))
+    for path, summary, kind, act in _ACTIONS:
+        _add_action(app, service, path, kind, act)
+        operations.append(Operation(path, summary, kind))
+    if service.settings.docs:
+        _add_docs(app, service, operations)
     return _for_pages(Guard(app, service), service.settings.allowed_origins)
 
 
@@ -64,7 +76,7 @@ def _for_pages(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )  # fmt: skip
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
+def _add_state(app: FastAPI, service: Service) -> list[Operation]:
     """What tells of the server itself."""
     lifecycle = service.lifecycle
 
@@ -98,12 +110,40 @@ def _add_state(app: FastAPI, service: Service) -> None:
         service.adapter_of(name)
         return json_reply(next(one for one in service.models() if one["id"] == name))
 
-    routes: dict[str, Callable[..., Coroutine[Any, Any, Response]]] = {
-        "/": page, "/status": told, "/health": health, "/ready": ready, "/version": released,
-        "/metrics": metrics, "/v1/models": models, "/v1/models/{name:path}": model,
-    }  # fmt: skip
-    for path, route in routes.items():
-        app.add_api_route(path, route, methods=["GET", "HEAD"])
+    routes: dict[str, tuple[str, Callable[..., Coroutine[Any, Any, Response]]]] = {
+        "/": ("a page that shows the server while it runs", page),
+        "/status": ("boards, links, queue and tokens", told),
+        "/health": ("the server's state; 503 where it must be restarted", health),
+        "/ready": ("200 while requests are taken", ready),
+        "/version": ("the package's version", released),
+        "/metrics": ("counts and times, for Prometheus", metrics),
+        "/v1/models": ("the model's names and the adapters", models),
+        "/v1/models/{name:path}": ("one of them", model),
+    }
+    for path, (_, route) in routes.items():
+        for each in _paths(path):
+            app.add_api_route(each, route, methods=["GET", "HEAD"])
+    return [Operation(path.replace(":path", ""), summary) for path, (summary, _) in routes.items()]
+
+
+def _add_docs(app: FastAPI, service: Service, operations: list[Operation]) -> None:
+    """What tells of the paths."""
+    told = openapi(operations, package_version(), bool(service.settings.keys))
+    shown = docs_page(told)
+
+    async def described() -> Response:
+        return json_reply(told)
+
+    async def docs() -> Response:
+        return Response(shown, media_type="text/html; charset=utf-8")
+
+    app.add_api_route("/openapi.json", described, methods=["GET", "HEAD"])
+    app.add_api_route("/docs", docs, methods=["GET", "HEAD"])
+
+
+def _paths(path: str) -> set[str]:
+    """As it is, and without /v1, which some clients leave out."""
+    return {path, path.removeprefix("/v1")}
 
 
 def _add_generation(
@@ -127,7 +167,8 @@ def _add_generation(
         work = answer(service, caller, body)
         return json_reply(await _attend(service, request, work))
 
-    app.add_api_route(path, route, methods=["POST"])
+    for each in _paths(path):
+        app.add_api_route(each, route, methods=["POST"])
 
 
 def _add_action(
@@ -144,7 +185,8 @@ def _add_action(
         body = await read_body(request, service, kind)
         return json_reply(await _attend(service, request, act(service, body)))
 
-    app.add_api_route(path, route, methods=["POST"])
+    for each in _paths(path):
+        app.add_api_route(each, route, methods=["POST"])
 
 
 async def _attend(

@@ -45,7 +45,12 @@ class Fields(BaseModel):
     """A JSON object of known, typed fields; null stands for a field that is not given. What becomes
     of others is `other_fields`' rule; with a context {"strict": True}, unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        protected_namespaces=(),
+        json_schema_extra=lambda schema: schema.pop("additionalProperties", None),  # ignored
+    )
 
     @model_validator(mode="before")
     @classmethod

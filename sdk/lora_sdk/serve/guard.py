@@ -19,8 +19,8 @@ from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.settings import digest
 
 LOG = logging.getLogger("lora.serve")
-OPEN_PATHS = ("/", "/health", "/ready")
-"""Answered without a key: load balancers have none, and the page at / has no data of its own."""
+OPEN_PATHS = ("/", "/health", "/ready", "/docs", "/openapi.json")
+"""Answered without a key: load balancers have none, and pages have no data of their own."""
 
 _CLIENT_GONE = 499  # as nginx logs it
 _DISCARDED = 16  # times max_body that are read and dropped, so that the client sees the answer

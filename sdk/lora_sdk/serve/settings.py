@@ -102,6 +102,7 @@ class Settings:
         choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
                  "deepseek_v3", "glm45", "functiongemma", "gemma4"),
     )  # fmt: skip
+    docs: bool = option(True, help="answer /docs and /openapi.json", flags=("--docs", "--no-docs"))
     strict: bool = option(
         False, help="refuse fields of requests that are not known", flags=("--strict",)
     )
