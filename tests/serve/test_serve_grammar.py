@@ -42,6 +42,36 @@ def text(server: Served, seed: int = 1, **fields: Any) -> str:
     return str(choice["text"])
 
 
+NOT = {"not": {}}
+WITHOUT = [
+    {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}, "b": NOT},
+     "required": ["a"], "additionalProperties": NOT},
+    {"type": "array", "items": NOT},
+    {"anyOf": [NOT, {"enum": ["not"]}]},
+    {"type": "object", "properties": {"not": {"enum": [{"not": {}}]}}, "required": ["not"],
+     "additionalProperties": {"not": True}},
+    {"$defs": {"not": {"const": 1}}, "anyOf": [NOT, {"$ref": "#/$defs/not"}], "not": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", WITHOUT)
+def test_schemas_that_name_nothing(server: Served, schema: dict[str, Any]) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    for fields in ({"response_format": form}, {"guided_json": json.dumps(schema)}):
+        made = json.loads(text(server, **fields))
+        jsonschema.validate(made, schema)
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    ask = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 80, "seed": 1}
+    got = server.post("/v1/chat/completions", {**ask, "tools": tools, "tool_choice": "required"})
+    assert got.status == 200, got.body
+
+
+@pytest.mark.parametrize("schema", [NOT, {"type": "object", **NOT}])
+def test_a_schema_of_nothing_is_refused(server: Served, schema: dict[str, Any]) -> None:
+    got = server.post("/v1/completions", {"prompt": "a", "guided_json": schema})
+    assert got.status == 400 and "allows no text" in got.body["error"]["message"]
+
+
 def test_a_chat_answers_by_its_schema(server: Served) -> None:
     params: Any = {
         "model": "demo", "messages": [{"role": "user", "content": "hi"}], "seed": 4, "n": 3,

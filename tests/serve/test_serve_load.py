@@ -122,6 +122,14 @@ def test_a_slow_reader_delays_nobody(small: Served) -> None:
     assert eventually(small.settled)
 
 
+HISTOGRAMS = (
+    *("time_to_first_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"),
+    *("request_prefill_time_seconds", "request_decode_time_seconds", "request_generation_tokens"),
+    *("request_inference_time_seconds", "request_time_per_output_token_seconds"),
+    *("request_max_num_generation_tokens", "request_params_n", "request_params_max_tokens"),
+)
+
+
 def test_metrics(small: Served) -> None:
     before = metrics(small)
     for stream in (False, True):
@@ -137,9 +145,18 @@ def test_metrics(small: Served) -> None:
     assert grown("vllm:prompt_tokens_total") == 2 * tokens
     assert grown("vllm:generation_tokens_total") == 80
     assert grown('vllm:request_success_total{finished_reason="length"}') == 2
-    for name in ("time_to_first_token_seconds", "e2e_request_latency_seconds",
-                 "request_queue_time_seconds", "request_generation_tokens"):  # fmt: skip
-        assert grown(f"vllm:{name}_count") == 2
+    for name in HISTOGRAMS:
+        assert grown(f"vllm:{name}_count") == 2, name
+    parts = [grown(f"vllm:request_{name}_time_seconds_sum") for name in ("prefill", "decode")]
+    assert sum(parts) == pytest.approx(grown("vllm:request_inference_time_seconds_sum"))
+    assert min(parts) > 0
+    assert grown("vllm:request_params_max_tokens_sum") == 80
+    assert grown("vllm:request_max_num_generation_tokens_sum") == 80
+    assert grown("vllm:request_params_n_sum") == 2
+    assert grown("vllm:iteration_tokens_total_count") == grown("lora_steps_total")
+    cached = grown("vllm:prefix_cache_hits_total")
+    assert 80 < grown("vllm:iteration_tokens_total_sum") <= 80 + 2 * tokens - cached
+    assert after['vllm:cache_config_info{block_size="32",num_gpu_blocks="64"}'] == 1
     assert grown("vllm:time_to_first_token_seconds_sum") > 0
     assert grown("vllm:inter_token_latency_seconds_count") == 39
     assert grown('lora_http_responses_total{status="200"}') >= 2

@@ -236,3 +236,15 @@ def test_a_template_without_tools_refuses_them(server: Served) -> None:
         ask(server)
     assert caught.value.param == "tools"
     assert ask(server, tool_choice="none", max_tokens=2).choices
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tools_without_parameters_take_none(server: Served, seed: int) -> None:
+    bare = [{"type": "function", "function": {"name": "stop_all"}}]
+    for choice in ("required", {"type": "function", "function": {"name": "stop_all"}}):
+        got = server.post("/v1/chat/completions", {
+            "messages": MESSAGES, "tools": bare, "tool_choice": choice, "seed": seed,
+            "max_tokens": 60, "parallel_tool_calls": False})  # fmt: skip
+        assert got.status == 200, got.body
+        (call,) = got.body["choices"][0]["message"]["tool_calls"]
+        assert call["function"] == {"name": "stop_all", "arguments": "{}"}

@@ -42,7 +42,7 @@ def adapter_flags(function: Function) -> Function:
     slots["help"] = "adapters on the boards at once"
     function = flags(EngineOptions, "max_adapters", "adapter_mode", max_adapters=slots)(function)
     return click.option(
-        "--adapter", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
+        "--adapter", "--lora-modules", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
         help="PEFT folder; the first one is the default of --batch lines",
     )(function)  # fmt: skip
 

@@ -13,10 +13,12 @@ from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.ray_flags import ray_cluster, ray_flags, take_ray
+from lora_sdk.cli.serve_aliases import NAMES, alias_flags, take_aliases
+from lora_sdk.cli.serve_command import ServeCommand, read_config
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.adapters import DEFAULT_RANK
-from lora_sdk.serve.settings import Settings, check_exposure, read_keys
+from lora_sdk.serve.settings import Settings, check_exposure, check_key, digest, read_keys
 
 if TYPE_CHECKING:
     from lora_sdk.cli.adapters import TakesAdapters
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
     from lora_sdk.spec.resolve import ResolvedSpeculation
 
 SETTINGS = (
-    *("name", "host", "port", "max_queue", "max_prompts", "max_body", "adapter_root"),
+    *("names", "host", "port", "uds", "max_queue", "max_prompts", "max_body", "adapter_root"),
     *("body_timeout", "request_timeout", "drain_timeout", "otlp_traces_endpoint"),
-    *("chat_template", "reasoning_parser", "tool_call_parser", "strict", "log_level"),
+    *("chat_template", "reasoning_parser", "tool_call_parser", "docs", "strict", "log_level"),
+    *("root_path", "allowed_origins", "ssl_certfile", "ssl_keyfile"),
 )
 RANK = {
     "flags": ("--max-adapter-rank",),
@@ -44,31 +47,62 @@ Examples:
   lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
   lora serve --ray --replicas 2 --boards 4
+<<<<<<< HEAD
 
+=======
+  lora serve ~/models/llama --served-model-name llama --max-model-len 2048 -tp 4
+  lora serve --config serve.yaml
+\b
+Options also come from variables: LORA_PORT is --port; and before them from --config.
+\b
+>>>>>>> w-serve
 Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
 second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 
 
-@click.command("serve", epilog=EPILOG)
-@flags(EngineOptions, *RUN_FLAGS)
+@click.command("serve", cls=ServeCommand, epilog=EPILOG)
+@alias_flags
+@flags(EngineOptions, *RUN_FLAGS, **NAMES)
 @adapter_flags
 @flags(EngineOptions, "max_adapter_rank", max_adapter_rank=RANK)
 @speculation_flags
 @flags(Settings, *SETTINGS)
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    metavar="KEY",
+    help="accepted API key, which other users of this computer can see; may be repeated",
+)
 @click.option("--api-key-file", metavar="FILE", help="accepted API keys, one a line")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=read_config,
+    help="YAML file of options by their names, for those that are not given",
+)
 @click.option("--insecure", is_flag=True, help="serve other machines without a key")
 @ray_flags
-def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
+def serve(
+    api_keys: Sequence[str], api_key_file: str | None, insecure: bool, **options: Any
+) -> None:
     """Serve a model through OpenAI's HTTP protocol."""
+    take_aliases(options)
     engine_arguments = {key: options.pop(key) for key in RUN_FLAGS}
     adapters, more = _take_adapters(options)
     engine_arguments.update(more)
     choice = take_ray(options)
     drafts = take_speculation(options, engine_arguments)
-    keys = read_keys(Path(api_key_file)) if api_key_file is not None else ()
-    check_exposure(options["host"], keys, insecure)
-    options["name"] = options["name"] or EngineOptions(**engine_arguments).folder.resolve().name
-    settings = Settings(keys=keys, **options)
+    keys = tuple(digest(check_key(key, "--api-key")) for key in api_keys)
+    if api_key_file is not None:
+        keys += read_keys(Path(api_key_file))
+    if options["uds"] is None:
+        check_exposure(options["host"], keys, insecure)
+    if not options["names"]:
+        options["names"] = (EngineOptions(**engine_arguments).folder.resolve().name,)
+    settings = Settings(keys=keys, name=options["names"][0], **options)
     try:
         from lora_sdk.serve.server import run_server
     except ImportError as error:

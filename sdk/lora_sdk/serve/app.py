@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import adapters, chat, completions, responses, status, tokenizing
-from lora_sdk.serve.body import Fields, StreamedFields, read_body
+from lora_sdk.serve import adapters, anthropic, chat, completions, responses, status, tokenizing
+from lora_sdk.serve.body import Fields, StreamedFields
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.metrics import CONTENT_TYPE
+from lora_sdk.serve.openapi import Operation, docs_page, openapi
+from lora_sdk.serve.receiving import read_body
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
 from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.status import package_version
 
 Body = TypeVar("Body", bound=Fields)
 Sampled = TypeVar("Sampled", bound=StreamedFields)
+_GENERATION: tuple[tuple[str, str, Any, Any, Any], ...] = (
+    ("/v1/completions", "continue texts or tokens", completions.CompletionBody,
+     completions.answer, completions.stream),
+    ("/v1/chat/completions", "answer the messages of a chat", chat.ChatBody, chat.answer,
+     chat.stream),
+    ("/v1/responses", "answer a text or items", responses.ResponseBody, responses.answer,
+     responses.stream),
+    ("/v1/messages", "answer messages in Anthropic's form", anthropic.MessagesBody,
+     anthropic.answer, anthropic.stream),
+)  # fmt: skip
+_ACTIONS: tuple[tuple[str, str, Any, Any], ...] = (
+    ("/v1/messages/count_tokens", "count the tokens of messages in Anthropic's form",
+     anthropic.CountBody, anthropic.count),
+    ("/tokenize", "the tokens of a text or a chat", tokenizing.TokenizeBody, tokenizing.tokenize),
+    ("/detokenize", "the text of tokens", tokenizing.DetokenizeBody, tokenizing.detokenize),
+    ("/v1/load_lora_adapter", "load an adapter from below --adapter-root", adapters.LoadBody,
+     adapters.load),
+    ("/v1/unload_lora_adapter", "forget an adapter", adapters.UnloadBody, adapters.unload),
+)  # fmt: skip
 Answer = Callable[[Service, Caller, Sampled], Coroutine[Any, Any, dict[str, Any]]]
 Stream = Callable[[Service, Caller, Sampled], AsyncGenerator[dict[str, Any], None]]
 
@@ -32,23 +54,29 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_error)
-    _add_state(app, service)
-    _add_generation(
-        app, service, "/v1/completions", completions.CompletionBody, completions.answer,
-        completions.stream,
+    operations = [*_add_state(app, service)]
+    for made, (path, summary, kind, answer, stream) in enumerate(_GENERATION):
+        _add_generation(app, service, path, kind, answer, stream)
+        operations.insert(made, Operation(path, summary, kind))
+    for path, summary, kind, act in _ACTIONS:
+        _add_action(app, service, path, kind, act)
+        operations.append(Operation(path, summary, kind))
+    if service.settings.docs:
+        _add_docs(app, service, operations)
+    return _for_pages(Guard(app, service), service.settings.allowed_origins)
+
+
+def _for_pages(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The same for web pages of these origins, whose browsers ask first, and without a key."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
+        expose_headers=["x-request-id"],
     )  # fmt: skip
-    _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
-    _add_generation(
-        app, service, "/v1/responses", responses.ResponseBody, responses.answer, responses.stream
-    )
-    _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
-    _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
-    _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)
-    _add_action(app, service, "/v1/unload_lora_adapter", adapters.UnloadBody, adapters.unload)
-    return Guard(app, service)
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
+def _add_state(app: FastAPI, service: Service) -> list[Operation]:
     """What tells of the server itself."""
     lifecycle = service.lifecycle
 
@@ -82,12 +110,40 @@ def _add_state(app: FastAPI, service: Service) -> None:
         service.adapter_of(name)
         return json_reply(next(one for one in service.models() if one["id"] == name))
 
-    routes: dict[str, Callable[..., Coroutine[Any, Any, Response]]] = {
-        "/": page, "/status": told, "/health": health, "/ready": ready, "/version": released,
-        "/metrics": metrics, "/v1/models": models, "/v1/models/{name:path}": model,
-    }  # fmt: skip
-    for path, route in routes.items():
-        app.add_api_route(path, route, methods=["GET", "HEAD"])
+    routes: dict[str, tuple[str, Callable[..., Coroutine[Any, Any, Response]]]] = {
+        "/": ("a page that shows the server while it runs", page),
+        "/status": ("boards, links, queue and tokens", told),
+        "/health": ("the server's state; 503 where it must be restarted", health),
+        "/ready": ("200 while requests are taken", ready),
+        "/version": ("the package's version", released),
+        "/metrics": ("counts and times, for Prometheus", metrics),
+        "/v1/models": ("the model's names and the adapters", models),
+        "/v1/models/{name:path}": ("one of them", model),
+    }
+    for path, (_, route) in routes.items():
+        for each in _paths(path):
+            app.add_api_route(each, route, methods=["GET", "HEAD"])
+    return [Operation(path.replace(":path", ""), summary) for path, (summary, _) in routes.items()]
+
+
+def _add_docs(app: FastAPI, service: Service, operations: list[Operation]) -> None:
+    """What tells of the paths."""
+    told = openapi(operations, package_version(), bool(service.settings.keys))
+    shown = docs_page(told)
+
+    async def described() -> Response:
+        return json_reply(told)
+
+    async def docs() -> Response:
+        return Response(shown, media_type="text/html; charset=utf-8")
+
+    app.add_api_route("/openapi.json", described, methods=["GET", "HEAD"])
+    app.add_api_route("/docs", docs, methods=["GET", "HEAD"])
+
+
+def _paths(path: str) -> set[str]:
+    """As it is, and without /v1, which some clients leave out."""
+    return {path, path.removeprefix("/v1")}
 
 
 def _add_generation(
@@ -103,7 +159,7 @@ def _add_generation(
 
     async def route(request: Request) -> Response:
         service.lifecycle.check_ready()
-        body = await read_body(request, settings, kind)
+        body = await read_body(request, service, kind)
         caller: Caller = request.scope[CALLER]
         if body.stream:
             chunks = stream(service, caller, body)
@@ -111,7 +167,8 @@ def _add_generation(
         work = answer(service, caller, body)
         return json_reply(await _attend(service, request, work))
 
-    app.add_api_route(path, route, methods=["POST"])
+    for each in _paths(path):
+        app.add_api_route(each, route, methods=["POST"])
 
 
 def _add_action(
@@ -125,10 +182,11 @@ def _add_action(
 
     async def route(request: Request) -> Response:
         service.lifecycle.check_ready()
-        body = await read_body(request, service.settings, kind)
+        body = await read_body(request, service, kind)
         return json_reply(await _attend(service, request, act(service, body)))
 
-    app.add_api_route(path, route, methods=["POST"])
+    for each in _paths(path):
+        app.add_api_route(each, route, methods=["POST"])
 
 
 async def _attend(
@@ -137,9 +195,9 @@ async def _attend(
     return await service.attendants.attend(request.receive, service.settings.request_timeout, work)
 
 
-async def _on_api_error(_request: Request, error: Exception) -> Response:
+async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_reply(error)
+    return error_reply(error, request.scope["path"])
 
 
 async def _on_client_gone(request: Request, _error: Exception) -> Response:
@@ -147,9 +205,11 @@ async def _on_client_gone(request: Request, _error: Exception) -> Response:
     return Response()  # which nobody receives
 
 
-async def _on_http_error(_request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in the protocol's form."""
     assert isinstance(error, HTTPException)
-    reply = error_reply(ApiError(error.status_code, str(error.detail).lower()))
+    reply = error_reply(
+        ApiError(error.status_code, str(error.detail).lower()), request.scope["path"]
+    )
     reply.headers.update(error.headers or {})
     return reply

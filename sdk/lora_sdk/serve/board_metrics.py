@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+
+from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
 
 if TYPE_CHECKING:
     from lora_host.records import EccCounts
@@ -129,7 +136,8 @@ class BoardCollector(Collector):
     """The last reading as metrics. `refresh` takes a new one, or leaves the last where the boards
     are busy for long."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_tokens: Callable[[], int]) -> None:
+        self._new_tokens = new_tokens  # that came so far
         self._reading: BoardReading | None = None
         self._task: asyncio.Future[BoardReading] | None = None
 
@@ -150,6 +158,13 @@ class BoardCollector(Collector):
         if reading is None:
             return
         yield from _pages(reading.kv)
+        computed = reading.kv.looked_up - reading.kv.cached_tokens + self._new_tokens()
+        yield HistogramMetricFamily(
+            "vllm:iteration_tokens_total",
+            "Tokens of steps, counted as a whole",
+            [("+Inf", reading.steps)],
+            computed,
+        )
         yield GaugeMetricFamily("lora_boards", "Boards that are open", reading.boards)
         yield CounterMetricFamily("lora_steps", "Steps run on the boards", reading.steps)
         yield CounterMetricFamily("lora_redone_steps", "Steps that were redone", reading.redone)
@@ -194,6 +209,10 @@ def _pages(kv: KvUse) -> Iterator[Metric]:
         "vllm:kv_cache_usage_perc", "Share of KV pages in use or reserved, 0 to 1",
         kv.held / kv.total,
     )  # fmt: skip
+    config = {"block_size": str(PAGE_POSITIONS), "num_gpu_blocks": str(kv.total)}
+    info = GaugeMetricFamily("vllm:cache_config_info", "KV pages, as labels", labels=list(config))
+    info.add_metric(list(config.values()), 1)
+    yield info
     yield GaugeMetricFamily("lora_kv_pages", "KV pages for sequences", kv.total)
     yield GaugeMetricFamily("lora_kv_pages_free", "KV pages that hold nothing", kv.free)
     yield GaugeMetricFamily(

@@ -1,33 +1,56 @@
-"""A request's body: bounded in bytes and time before it is parsed, then checked field by field."""
+"""A request's fields, checked one by one up to the first that is wrong."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
-from starlette.requests import ClientDisconnect
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.errors import ApiError
 from lora_sdk.serve.other_fields import admitted, why_refused
-from lora_sdk.serve.settings import Settings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_DISCARDED = 16  # times max_body that are read and dropped, so that the client sees the answer
+
+def items(least: int = 0, most: int = 4096) -> Any:
+    """How many items a list has. The first that is wrong ends its check."""
+    return Field(min_length=least, max_length=most, fail_fast=True)
+
+
+def at_most(most: int) -> BeforeValidator:
+    """How many items an object has; none is looked at where there are more."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > most:
+            raise PydanticCustomError(
+                "too_long", "Dictionary should have at most {most} items", {"most": most}
+            )
+        return value
+
+    return BeforeValidator(check)
 
 
 class Fields(BaseModel):
     """A JSON object of known, typed fields; null stands for a field that is not given. What becomes
     of others is `other_fields`' rule; with a context {"strict": True}, unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        protected_namespaces=(),
+        json_schema_extra=lambda schema: schema.pop("additionalProperties", None),  # ignored
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -49,57 +72,6 @@ class StreamedFields(Fields):
 
 
 Body = TypeVar("Body", bound=Fields)
-
-
-async def read_body(request: Request, settings: Settings, kind: type[Body]) -> Body:
-    """The request's body as `kind`. ApiError 400, 408, 413 or 415; ClientGone."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":  # which a foreign web page cannot send without being asked
-        raise ApiError(415, "the content type is not application/json")
-    try:
-        raw = await asyncio.wait_for(_read(request, settings.max_body), settings.body_timeout)
-    except asyncio.TimeoutError:
-        raise ApiError(408, f"the body did not arrive within {settings.body_timeout:g} s") from None
-    except ClientDisconnect:
-        raise ClientGone from None
-    return parse(kind, _json(raw), settings.strict)
-
-
-async def _read(request: Request, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size <= limit:
-            chunks.append(chunk)
-        else:
-            chunks.clear()
-            if size > _DISCARDED * limit:
-                break
-    if size > limit:
-        raise ApiError(413, f"the body has more than {limit} bytes")
-    return b"".join(chunks)
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-        if _SURROGATE.search(raw):
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError:
-        raise ApiError(400, "the body is not UTF-8") from None
-    except UnicodeEncodeError:
-        raise ApiError(400, "the body holds half of a surrogate pair") from None
-    except RecursionError:
-        raise ApiError(400, "the body is nested too deeply") from None
-    except ValueError as error:
-        where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ApiError(400, f"the body is not JSON{where}") from None
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)  # NaN and Infinity are Python's own, not JSON
 
 
 def parse(kind: type[Body], value: Any, strict: bool = False) -> Body:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
+from lora_sdk.serve.body import items
 from lora_sdk.serve.errors import ApiError, renamed
 from lora_sdk.serve.generation import Job, run_all, stream_all
 from lora_sdk.serve.grammar_fields import schema_grammar
@@ -30,7 +31,7 @@ from lora_sdk.step.results import Delta, Output
 class ChatBody(SamplingFields, TemplateFields):
     """The request."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
+    messages: Annotated[list[ChatMessage], items(1)]
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from lora_host.errors import LoraError
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
+from lora_sdk.serve.body import items
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
+from lora_sdk.serve.json_text import MAX_VALUES
 from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames, echo_offsets
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
@@ -22,13 +24,19 @@ from lora_sdk.step.results import Delta, Output, Result
 from lora_sdk.text.streaming import Detokenizer, TextPlaces
 from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
+Tokens = Annotated[list[int], items(0, MAX_VALUES)]
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
 
 class CompletionBody(SamplingFields):
     """The request. `prompt`: a text, a list of token ids, or a list of either."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: (
+        str
+        | Annotated[list[str], items(0, MAX_VALUES)]
+        | Tokens
+        | Annotated[list[Tokens], items(0, MAX_VALUES)]
+    )
     echo: bool = False
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     add_special_tokens: bool = True

@@ -16,9 +16,19 @@ _KINDS = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
+_ANTHROPIC = {
+    **_KINDS,
+    413: "request_too_large",
+    503: "overloaded_error",
+}
 # Errors of an argument begin with its name.
 _NAMED = {"beam_width": "best_of"}
 _PARAMETER = re.compile(r"(\w+)\b")
+
+
+def is_anthropic(path: str) -> bool:
+    """Whether a path speaks Anthropic's protocol."""
+    return path.removeprefix("/v1").split("/")[1:2] == ["messages"]
 
 
 class ApiError(Exception):
@@ -40,8 +50,12 @@ class ApiError(Exception):
         self.code = code
         self.retry_after = retry_after
 
-    def body(self) -> dict[str, object]:
-        """The JSON object."""
+    def body(self, path: str = "") -> dict[str, object]:
+        """The JSON object, in the form of a path's protocol."""
+        if is_anthropic(path):
+            kind = _ANTHROPIC.get(self.status, "api_error" if self.status >= 500 else None)
+            error = {"type": kind or "invalid_request_error", "message": str(self)}
+            return {"type": "error", "error": error}
         kind = _KINDS.get(self.status, "server_error" if self.status >= 500 else None)
         return {
             "error": {

@@ -89,7 +89,7 @@ async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) 
 
 
 async def _run(service: Service, caller: Caller, job: Job, ticket: Ticket) -> Result:
-    clock = service.metrics.clock(len(job.tokens), caller.counts)
+    clock = service.metrics.clock(len(job.tokens), job.params, caller.counts)
     await ticket.wait()
     clock.granted()
     try:
@@ -112,7 +112,7 @@ async def _pump(
     queue: asyncio.Queue[tuple[int, Delta | None]],
     usage: Usage,
 ) -> None:
-    clock = service.metrics.clock(len(job.tokens), caller.counts)
+    clock = service.metrics.clock(len(job.tokens), job.params, caller.counts)
 
     def ended(result: Result) -> None:
         usage.cached += result.cached_tokens

@@ -9,15 +9,20 @@ from typing import Annotated, Any, Literal
 from llguidance import LLMatcher
 from pydantic import Field
 
-from lora_sdk.serve.body import Fields, StreamedFields
+from lora_sdk.serve.body import Fields, StreamedFields, items
 from lora_sdk.serve.errors import ApiError
 
 MAX_SCHEMA = 1 << 16  # characters
 MAX_GRAMMAR = 1 << 14
 MAX_REGEX = 1 << 12
 
+AS_THEY_ARE = ("const", "enum", "default", "examples")
+"""Keywords of a schema that hold values."""
+
+_BY_NAME = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
 Schema = dict[str, Any]
-Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=1024)]
+Choices = Annotated[list[Annotated[str, Field(min_length=1)]], items(1, 1024)]
 
 
 class JsonSchema(Fields):
@@ -102,8 +107,33 @@ def schema_grammar(schema: Schema | str) -> str:
     """The grammar of a JSON schema. ValueError where it is too long or no JSON."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     _check_size(text, MAX_SCHEMA)
+    if '"not"' in text:
+        plain = _without_not(json.loads(text))
+        if plain is False:
+            raise ValueError("it allows no text")
+        text = json.dumps(plain)
     # No free white space: a model may write it without end.
     return LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+
+
+def _without_not(schema: Any) -> Any:
+    """The same schema where "not" of everything, as generators of schemas write "nothing", is
+    false: llguidance knows no "not"."""
+    if isinstance(schema, list):
+        return [_without_not(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("not", False) in ({}, True):
+        return False
+    found = {}
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            found[key] = {name: _without_not(one) for name, one in value.items()}
+        elif key in AS_THEY_ARE:
+            found[key] = value
+        elif key != "not" or value is not False:
+            found[key] = _without_not(value)
+    return found
 
 
 def _from_regex(regex: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lora_host.errors import LoraError
-from lora_sdk.serve.body import Fields
+from lora_sdk.serve.body import Fields, items
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.service import Service
 from lora_sdk.serve.tool_fields import CalledTool, Tool
@@ -41,12 +41,12 @@ class ChatMessage(Fields):
     """One message, also as this server's and other answers have it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None
+    content: str | Annotated[list[Part], items()] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     name: str | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: Annotated[list[CalledTool], items(0, 1024)] | None = None
     tool_call_id: str | None = None
 
     def as_template(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class TemplateFields(Fields):
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     enable_thinking: bool | None = None
     reasoning_effort: Annotated[str, Field(max_length=32)] | None = None
-    tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
+    tools: Annotated[list[Tool], items(0, 128)] = Field(default_factory=list)
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.board_metrics import BoardCollector
 from lora_sdk.serve.history import History
 from lora_sdk.step.results import Delta, Result
@@ -22,7 +23,8 @@ class Metrics:
 
     def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
-        self.boards = BoardCollector()
+        self._new_tokens = 0
+        self.boards = BoardCollector(lambda: self._new_tokens)
         self.history = History()
         self._registry.register(self.boards)
         self._gauge("vllm:num_requests_running", "Sequences in the engine", running)
@@ -38,6 +40,25 @@ class Metrics:
         self._queued = self._seconds("vllm:request_queue_time_seconds", "In the queue")
         self._prompts = self._tokens("vllm:request_prompt_tokens", "Tokens of a prompt")
         self._outputs = self._tokens("vllm:request_generation_tokens", "New tokens of a prompt")
+        self._longest = self._tokens(
+            "vllm:request_max_num_generation_tokens", "New tokens of a prompt's longest sample"
+        )
+        self._samples = self._tokens("vllm:request_params_n", "Samples of a prompt")
+        self._limits = self._tokens(
+            "vllm:request_params_max_tokens", "New tokens that are asked for"
+        )
+        self._prefill = self._seconds(
+            "vllm:request_prefill_time_seconds", "From the queue to the first token"
+        )
+        self._decode = self._seconds(
+            "vllm:request_decode_time_seconds", "From the first to the last token"
+        )
+        self._inference = self._seconds(
+            "vllm:request_inference_time_seconds", "From the queue to the last token"
+        )
+        self._per_token = self._seconds(
+            "vllm:request_time_per_output_token_seconds", "Mean time between tokens of a prompt"
+        )
         self._responses = self._counter("lora_http_responses", "Answers, by status", "status")
 
     def responded(self, status: int) -> None:
@@ -48,11 +69,21 @@ class Metrics:
         """All of it, for Prometheus."""
         return generate_latest(self._registry)
 
-    def clock(self, prompt_tokens: int, counts: dict[str, object]) -> RequestClock:
+    def clock(
+        self, prompt_tokens: int, params: SamplingParams, counts: dict[str, object]
+    ) -> RequestClock:
         """For a prompt that enters the queue now; `counts` receive its times, for the log."""
+        self._samples.observe(params.n)
+        if params.max_tokens is not None:
+            self._limits.observe(params.max_tokens)
         self._prompt.inc(prompt_tokens)
         self._prompts.observe(prompt_tokens)
         return RequestClock(self, counts)
+
+    def generated(self, tokens: int) -> None:
+        """So many new tokens came."""
+        self._generated.inc(tokens)
+        self._new_tokens += tokens
 
     def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self._registry).set_function(value)
@@ -76,15 +107,19 @@ class RequestClock:
         self._counts = counts
         self._began = time.monotonic()
         self._last: dict[int, float] = {}  # sample -> time of its last token
-        self._tokens = 0
+        self._counts_of: dict[int, int] = {}  # sample -> its tokens
+        self._left: float | None = None  # when it left the queue
+        self._first: float | None = None  # when the first token came
 
     def granted(self) -> None:
         """It left the queue."""
-        seconds = time.monotonic() - self._began
+        self._left = time.monotonic()
+        seconds = self._left - self._began
         self._metrics._queued.observe(seconds)
         self._counts["queued"] = round(seconds, 4)  # prompts leave the queue in order
 
     def _first_token(self, seconds: float) -> None:
+        self._first = self._began + seconds
         self._metrics._first.observe(seconds)
         self._metrics.history.first_token(seconds)
         self._counts.setdefault("first_token", round(seconds, 4))
@@ -93,7 +128,7 @@ class RequestClock:
         """A delta came."""
         metrics, now = self._metrics, time.monotonic()
         if delta.token_id is not None:
-            metrics._generated.inc()
+            metrics.generated(1)
             if not self._last:
                 self._first_token(now - self._began)
             if delta.index in self._last:
@@ -101,22 +136,31 @@ class RequestClock:
                 metrics._between.observe(gap)
                 metrics.history.between_tokens(gap)
             self._last[delta.index] = now
-            self._tokens += 1
+            self._counts_of[delta.index] = self._counts_of.get(delta.index, 0) + 1
         if delta.finish_reason is not None:
             metrics._success.labels(delta.finish_reason).inc()
 
     def ended(self) -> None:
         """All samples are finished."""
-        self._metrics._total.observe(time.monotonic() - self._began)
-        self._metrics._outputs.observe(self._tokens)
+        metrics, now = self._metrics, time.monotonic()
+        longest = max(self._counts_of.values(), default=0)
+        metrics._total.observe(now - self._began)
+        metrics._outputs.observe(sum(self._counts_of.values()))
+        metrics._longest.observe(longest)
+        if self._left is not None and self._first is not None:
+            metrics._inference.observe(now - self._left)
+            metrics._prefill.observe(max(0.0, self._first - self._left))
+            metrics._decode.observe(now - self._first)
+            if longest > 1:
+                metrics._per_token.observe((now - self._first) / (longest - 1))
 
     def finished(self, result: Result) -> None:
         """All samples are finished, and were not streamed."""
         metrics = self._metrics
         before = time.monotonic() - self._began - result.timing.total
         self._first_token(max(0.0, before) + result.timing.first_token)
-        metrics._generated.inc(result.completion_tokens)
+        metrics.generated(result.completion_tokens)
         for output in result.outputs:
             metrics._success.labels(output.finish_reason).inc()
-        self._tokens = result.completion_tokens
+        self._counts_of = {one.index: len(one.token_ids) for one in result.outputs}
         self.ended()

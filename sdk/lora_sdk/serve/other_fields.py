@@ -22,6 +22,8 @@ NO_EFFECT = frozenset(
         *("provider_specific_fields", "thinking_blocks", "parsed", "parsed_arguments"),
         # vLLM's
         *("priority", "request_id", "guided_decoding_backend", "spaces_between_special_tokens"),
+        # of /v1/messages
+        *("inference_geo", "context_management", "eager_input_streaming", "caller"),
         # of /v1/responses
         *("max_tool_calls", "parallel_tool_calls", "truncation"),
     )
@@ -39,15 +41,6 @@ class _Asking:
 
 def _other_than(*quiet: Any) -> Callable[[Any], bool]:
     return lambda value: value not in quiet
-
-
-def _asks_for_logprobs(include: Any) -> bool:
-    return not isinstance(include, list) or "message.output_text.logprobs" in include
-
-
-def _asks_for_form(text: Any) -> bool:
-    form = text.get("format") if isinstance(text, Mapping) else text
-    return form is not None and (not isinstance(form, Mapping) or form.get("type") != "text")
 
 
 def _always(_value: Any) -> bool:
@@ -70,9 +63,9 @@ _REFUSED = {
     "prompt": _Asking("no prompts are stored here; use input"),
     "tools": _Asking("use /v1/chat/completions"),
     "tool_choice": _Asking("use /v1/chat/completions", _other_than("none", "auto")),
-    "include": _Asking("use /v1/chat/completions for log probabilities", _asks_for_logprobs),
-    "top_logprobs": _Asking("use /v1/chat/completions"),
-    "text": _Asking("use /v1/chat/completions for a format", _asks_for_form),
+    # of /v1/messages
+    "container": _Asking("no code is run here"),
+    "mcp_servers": _Asking("the server calls no tools itself"),
     # vLLM's
     "chat_template": _Asking("the model's own template is used"),
     "documents": _Asking("put them into the messages"),
@@ -90,14 +83,16 @@ _REFUSED = {
 
 def admitted(value: Mapping[str, Any], known: Container[str], strict: bool) -> dict[str, Any]:
     """The fields of an object that are to be checked: those `known`, unless null, and those to be
-    refused. The rest is left out, each name once in a debug log."""
-    kept = {}
+    refused, the first of them. The rest is left out, each name once in a debug log."""
+    kept, refused = {}, False
     for name, given in value.items():
         if name in known:
             if given is not None:
                 kept[name] = given
+        elif refused:
+            continue
         elif _is_refused(name, given, strict):
-            kept[name] = given
+            kept[name], refused = given, True
         else:
             _log_once(name)
     return kept

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lora_sdk.serve.attend import Attendants
-from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.errors import ApiError, ClientGone, is_anthropic
 from lora_sdk.serve.service import CALLER
 
 _EVENT_HEADERS = [
@@ -28,16 +28,16 @@ def json_reply(value: object, status: int = 200) -> Response:
     return Response(_dump(value), status, media_type="application/json")
 
 
-def error_reply(error: ApiError) -> Response:
-    """An error in OpenAI's form."""
-    reply = json_reply(error.body(), error.status)
+def error_reply(error: ApiError, path: str) -> Response:
+    """An error in the form of a path's protocol."""
+    reply = json_reply(error.body(path), error.status)
     reply.headers.update(error.headers())
     return reply
 
 
 class EventStream(Response):
-    """Chunks as server-sent events, then `[DONE]`. An error before the first chunk is an answer of
-    its own; one after it is the last event."""
+    """Chunks as server-sent events, then `[DONE]`, which Anthropic's form has not. An error before
+    the first chunk is an answer of its own; one after it is the last event."""
 
     def __init__(
         self,
@@ -52,19 +52,23 @@ class EventStream(Response):
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        last = b"" if is_anthropic(path) else b"[DONE]"
         try:
-            await self._attendants.attend(receive, self._timeout, self._write(send))
+            await self._attendants.attend(receive, self._timeout, self._write(send, last))
         except ClientGone:
             scope[CALLER].gone = True
         except ApiError as error:
             if not self._begun:
                 self.status_code = error.status
-                await error_reply(error)(scope, receive, send)
+                await error_reply(error, path)(scope, receive, send)
                 return
             with suppress(asyncio.TimeoutError):  # a client that reads nothing gets nothing more
-                await asyncio.wait_for(self._end(send, _dump(error.body())), _LAST_WORDS)
+                name = "error" if is_anthropic(path) else None
+                words = self._end(send, _dump(error.body(path)), name)
+                await asyncio.wait_for(words, _LAST_WORDS)
 
-    async def _write(self, send: Send) -> None:
+    async def _write(self, send: Send, last: bytes) -> None:
         async with aclosing(self._chunks) as chunks:
             async for chunk in chunks:
                 if not self._begun:
@@ -73,16 +77,17 @@ class EventStream(Response):
                         {"type": "http.response.start", "status": 200, "headers": [*_EVENT_HEADERS]}
                     )
                 await _event(send, _dump(chunk), chunk.get("type"))
-        await self._end(send, b"[DONE]")
+        await self._end(send, last)
 
     @staticmethod
-    async def _end(send: Send, data: bytes) -> None:
-        await _event(send, data)
+    async def _end(send: Send, data: bytes, name: str | None = None) -> None:
+        if data:
+            await _event(send, data, name)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _event(send: Send, data: bytes, name: str | None = None) -> None:
-    """One event; those of /v1/responses have a name."""
+    """One event; those of /v1/responses and /v1/messages have a name."""
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
     body = head + b"data: " + data + b"\n\n"
     await send({"type": "http.response.body", "body": body, "more_body": True})

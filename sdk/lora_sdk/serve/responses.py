@@ -1,133 +1,101 @@
-"""`/v1/responses` in its basic form: a text or messages in, one text out. Nothing is stored."""
+"""`/v1/responses`: thoughts, texts and calls as items. Nothing is stored."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from lora_sdk.serve.answers import Heading
-from lora_sdk.serve.body import Fields, StreamedFields, parse
-from lora_sdk.serve.chat import ChatBody
-from lora_sdk.serve.chat import answer as chat_answer
-from lora_sdk.serve.chat import stream as chat_stream
+from lora_sdk.serve.chat_parts import Ending, Part, streamed, whole
 from lora_sdk.serve.errors import ApiError, renamed
+from lora_sdk.serve.response_fields import NAMES, ResponseBody
 from lora_sdk.serve.service import Caller, Service
 
-_NAMES = {"messages": "input", "prompt": "input", "max_tokens": "max_output_tokens"}
-"""The chat's fields as this path has them."""
-
-
-class InputPart(Fields):
-    """A part of an item; texts alone are supported."""
-
-    type: Literal["input_text", "output_text"]
-    text: str
-    logprobs: list[Any] = Field(default_factory=list)  # of earlier answers; no effect
-
-
-class InputItem(Fields):
-    """A message; `status` and `phase` of earlier answers have no effect."""
-
-    type: Literal["message"] = "message"
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputPart]
-    status: str | None = None
-    phase: str | None = None
-
-    def as_message(self) -> dict[str, Any]:
-        """As a chat has it."""
-        content = self.content
-        if not isinstance(content, str):
-            content = "".join(part.text for part in content)
-        return {"role": self.role, "content": content}
-
-
-class Reasoning(Fields):
-    """How much to think, for templates that know `reasoning_effort`."""
-
-    effort: Annotated[str, Field(max_length=32)] | None = None
-
-
-class ResponseBody(StreamedFields):
-    """The request."""
-
-    model: str | None = None
-    input: str | Annotated[list[InputItem], Field(min_length=1, max_length=4096)]
-    instructions: str | None = None
-    max_output_tokens: int | None = None
-    temperature: float = 1.0
-    top_p: float = 1.0
-    reasoning: Reasoning | None = None
-    metadata: Annotated[dict[str, str], Field(max_length=16)] = Field(default_factory=dict)
-    seed: int | None = None  # not OpenAI's; the same text again
-
-    def as_chat(self) -> ChatBody:
-        """The same request as a chat. ApiError 400 names the field."""
-        messages: list[dict[str, Any]] = []
-        if self.instructions is not None:
-            messages.append({"role": "system", "content": self.instructions})
-        if isinstance(self.input, str):
-            messages.append({"role": "user", "content": self.input})
-        else:
-            messages += [item.as_message() for item in self.input]
-        given: dict[str, Any] = {
-            "model": self.model,
-            "messages": messages,
-            "max_tokens": self.max_output_tokens,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "reasoning_effort": None if self.reasoning is None else self.reasoning.effort,
-            "stream": self.stream,
-        }
-        if self.stream:
-            given["stream_options"] = {"include_usage": True}
-        try:
-            return parse(ChatBody, given)
-        except ApiError as error:
-            raise renamed(error, _NAMES) from None
+__all__ = ["ResponseBody", "answer", "stream"]
 
 
 async def answer(service: Service, caller: Caller, body: ResponseBody) -> dict[str, Any]:
     """The whole answer. Raises ApiError."""
     try:
-        got = await chat_answer(service, caller, body.as_chat())
+        parts, ending = await whole(service, caller, await body.fitting(service))
     except ApiError as error:
-        raise renamed(error, _NAMES) from None
-    (choice,) = got["choices"]
+        raise renamed(error, NAMES) from None
     made = _Response(service, body)
-    return made.whole(choice["message"]["content"], choice["finish_reason"], got["usage"])
+    for part in parts:
+        list(made.push(part))
+    return made.whole(ending)
 
 
 async def stream(
     service: Service, caller: Caller, body: ResponseBody
 ) -> AsyncGenerator[dict[str, Any], None]:
     """The answer's events. Raises ApiError."""
-    made = _Response(service, body)
-    text, reason, usage = "", None, None
-    begun = False
+    made, ending, begun = _Response(service, body), Ending(), False
     try:
-        async with aclosing(chat_stream(service, caller, body.as_chat())) as chunks:
-            async for chunk in chunks:
+        chat = await body.fitting(service)
+        async with aclosing(streamed(service, caller, chat, ending)) as pieces:
+            async for parts in pieces:
                 if not begun:
                     begun = True
                     for event in made.begin():
                         yield event
-                usage = chunk["usage"] or usage
-                for choice in chunk["choices"]:
-                    reason = choice["finish_reason"] or reason
-                    delta = choice["delta"].get("content")
-                    if delta:
-                        text += delta
-                        shown = {"delta": delta, "logprobs": []}
-                        yield made.event("output_text.delta", **made.where, **shown)
+                for part in parts:
+                    for event in made.push(part):
+                        yield event
     except ApiError as error:
-        raise renamed(error, _NAMES) from None
-    for event in made.end(text, reason, usage):
+        raise renamed(error, NAMES) from None
+    for event in made.end(ending):
         yield event
+
+
+class _Item:
+    """An item of the answer, open until it is done."""
+
+    def __init__(self, kind: str, id: str, part: Part) -> None:
+        self.kind, self.id, self.text = kind, id, ""
+        self.name, self.call_id = part.name, part.id
+        self.logprobs: list[Any] = []
+
+    def content(self) -> dict[str, Any]:
+        """The one part that it has."""
+        if self.kind == "reasoning":
+            return {"type": "reasoning_text", "text": self.text}
+        return {
+            "type": "output_text",
+            "text": self.text,
+            "annotations": [],
+            "logprobs": self.logprobs,
+        }
+
+    def as_dict(self, status: str) -> dict[str, Any]:
+        """As `output` has it."""
+        if self.kind == "call":
+            return {
+                "id": self.id,
+                "type": "function_call",
+                "status": status,
+                "call_id": self.call_id,
+                "name": self.name,
+                "arguments": self.text,
+            }
+        content = [] if status == "in_progress" else [self.content()]
+        if self.kind == "reasoning":
+            return {
+                "id": self.id, "type": "reasoning", "status": status, "summary": [],
+                "content": content,
+            }  # fmt: skip
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": content,
+        }
+
+
+_PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
+_EVENTS = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
 
 
 class _Response:
@@ -136,57 +104,96 @@ class _Response:
     def __init__(self, service: Service, body: ResponseBody) -> None:
         self._body = body
         self._heading = Heading("resp", "response", body.model or service.settings.name)
-        self._item = f"msg_{self._heading.id}"
+        self._items: list[_Item] = []
+        self._open = False  # the last item
         self._number = -1
-        self.where = {"item_id": self._item, "output_index": 0, "content_index": 0}
 
-    def event(self, name: str, **fields: Any) -> dict[str, Any]:
+    def event(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """An event of the stream."""
         self._number += 1
         return {"type": f"response.{name}", "sequence_number": self._number, **fields}
 
     def begin(self) -> list[dict[str, Any]]:
-        """Events before the text."""
+        """Events before all items."""
         empty = self._object("in_progress", [], None)
-        return [
-            self.event("created", response=empty),
-            self.event("in_progress", response=empty),
-            self.event("output_item.added", output_index=0, item=self._message("in_progress", [])),
-            self.event("content_part.added", **self.where, part=_part("")),
-        ]
+        return [self.event("created", response=empty), self.event("in_progress", response=empty)]
 
-    def end(self, text: str, reason: str | None, usage: Any) -> list[dict[str, Any]]:
-        """Events after the text."""
-        whole = self.whole(text, reason, usage)
-        return [
-            self.event("output_text.done", **self.where, text=text, logprobs=[]),
-            self.event("content_part.done", **self.where, part=_part(text)),
-            self.event("output_item.done", output_index=0, item=whole["output"][0]),
-            self.event(whole["status"], response=whole),
-        ]
+    def push(self, part: Part) -> Iterator[dict[str, Any]]:
+        """Take a part; the events that tell of it."""
+        if self._open and self._items[-1].kind != part.kind:
+            yield from self._close("completed")
+        if not self._open:
+            yield from self._begin_item(part)
+        item = self._items[-1]
+        item.text += part.text
+        item.logprobs += part.logprobs
+        more: dict[str, Any] = {"logprobs": part.logprobs} if part.kind == "text" else {}
+        yield self.event(f"{_EVENTS[item.kind]}.delta", **self._where(), delta=part.text, **more)
+        if part.kind == "call":
+            yield from self._close("completed")
 
-    def whole(self, text: str, reason: str | None, usage: Any) -> dict[str, Any]:
+    def end(self, ending: Ending) -> Iterator[dict[str, Any]]:
+        """Events after the last part."""
+        if not self._items:
+            yield from self._begin_item(Part("text", ""))
+        status = _status(ending)
+        if self._open:
+            yield from self._close(status)
+        yield self.event(status, response=self.whole(ending))
+
+    def whole(self, ending: Ending) -> dict[str, Any]:
         """The finished object."""
-        status = "incomplete" if reason == "length" else "completed"
-        return self._object(status, [self._message(status, [_part(text)])], usage)
+        if not self._items:
+            list(self._begin_item(Part("text", "")))
+        status = _status(ending)
+        last = status if self._items[-1].kind != "call" else "completed"
+        output = [item.as_dict("completed") for item in self._items[:-1]]
+        return self._object(status, [*output, self._items[-1].as_dict(last)], ending.usage)
 
-    def _message(self, status: str, content: list[Any]) -> dict[str, Any]:
-        return {
-            "id": self._item,
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": content,
-        }
+    def _begin_item(self, part: Part) -> Iterator[dict[str, Any]]:
+        count = len(self._items)
+        id = f"{_PREFIXES[part.kind]}_{self._heading.id}" + (f"_{count}" if count else "")
+        item = _Item(part.kind, id, part)
+        self._items.append(item)
+        self._open = True
+        shown = item.as_dict("in_progress")
+        yield self.event("output_item.added", output_index=count, item=shown)
+        if item.kind != "call":
+            yield self.event("content_part.added", **self._where(), part=item.content())
+
+    def _close(self, status: str) -> Iterator[dict[str, Any]]:
+        self._open = False
+        item = self._items[-1]
+        if item.kind == "call":
+            more: dict[str, Any] = {"arguments": item.text, "name": item.name}
+        else:
+            more = {"text": item.text}
+        if item.kind == "text":
+            more["logprobs"] = item.logprobs
+        yield self.event(f"{_EVENTS[item.kind]}.done", **self._where(), **more)
+        if item.kind != "call":
+            yield self.event("content_part.done", **self._where(), part=item.content())
+        where = {"output_index": len(self._items) - 1}
+        yield self.event("output_item.done", **where, item=item.as_dict(status))
+
+    def _where(self) -> dict[str, Any]:
+        item = self._items[-1]
+        place = {} if item.kind == "call" else {"content_index": 0}
+        return {"item_id": item.id, "output_index": len(self._items) - 1, **place}
 
     def _object(self, status: str, output: list[Any], usage: Any) -> dict[str, Any]:
         body, heading = self._body, self._heading
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        given = body.model_dump(
+            mode="json", by_alias=True, exclude_none=True,
+            include={"tools", "tool_choice", "text", "reasoning", "truncation", "top_logprobs"},
+        )  # fmt: skip
         return {
             "id": f"resp_{heading.id}",
             "object": "response",
             "created_at": heading.created,
             "status": status,
+            "background": False,
             "error": None,
             "incomplete_details": cut,
             "instructions": body.instructions,
@@ -194,18 +201,18 @@ class _Response:
             "metadata": body.metadata,
             "model": heading.model,
             "output": output,
-            "parallel_tool_calls": False,
+            "parallel_tool_calls": body.parallel_tool_calls,
+            "previous_response_id": None,
             "store": False,
             "temperature": body.temperature,
-            "tool_choice": "none",
-            "tools": [],
             "top_p": body.top_p,
             "usage": None if usage is None else _usage(usage),
+            **given,
         }
 
 
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _status(ending: Ending) -> str:
+    return "incomplete" if ending.reason == "length" else "completed"
 
 
 def _usage(counts: dict[str, Any]) -> dict[str, Any]:

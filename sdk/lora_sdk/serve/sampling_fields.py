@@ -8,14 +8,14 @@ from pydantic import Field
 
 from lora_host.errors import RequestError
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
-from lora_sdk.serve.body import Fields
+from lora_sdk.serve.body import Fields, at_most, items
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.grammar_fields import GrammarFields
 
 MAX_LOGPROBS = 20
 
 Text = Annotated[str, Field(max_length=256)]
-Texts = Annotated[list[Text], Field(max_length=64)]
+Texts = Annotated[list[Text], items(0, 64)]
 
 _SAME_NAMES = (
     *("n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_token_ids"),
@@ -55,18 +55,16 @@ class SamplingFields(GrammarFields):
     stop: Text | Texts = Field(default_factory=list)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: Annotated[dict[str, float], Field(max_length=4096)] = Field(default_factory=dict)
+    logit_bias: Annotated[dict[str, float], at_most(4096)] = Field(default_factory=dict)
     max_tokens: int | None = None
     # vLLM's
     top_k: int = 0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
-    stop_token_ids: Annotated[list[int], Field(max_length=256)] = Field(default_factory=list)
+    stop_token_ids: Annotated[list[int], items(0, 256)] = Field(default_factory=list)
     bad_words: Texts = Field(default_factory=list)
-    allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=1 << 18)] = Field(
-        default_factory=list
-    )
+    allowed_token_ids: Annotated[list[int], items(1, 1 << 18)] = Field(default_factory=list)
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True

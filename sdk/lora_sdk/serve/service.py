@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_sdk.opening.weight_notices import WeightNotices
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lora.serve")
 
+T = TypeVar("T")
+
+_LARGE_BODIES = 6  # held at once
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
 
@@ -59,6 +63,8 @@ class Service:
         self.lifecycle = Lifecycle()
         self.attendants = Attendants()
         self.gate = Gate(1, 0)
+        self.large_bodies = Gate(_LARGE_BODIES, None)
+        self._aside = ThreadPoolExecutor(1, "lora-bodies")
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
         self._template = None
@@ -132,6 +138,11 @@ class Service:
             await asyncio.to_thread(backend.engine.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
+        self._aside.shutdown(wait=False, cancel_futures=True)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The result of `work`, one at a time, beside the event loop: for large bodies."""
+        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
 
     async def _turn(self, engine: ServedEngine) -> None:
         while True:
@@ -176,7 +187,7 @@ class Service:
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""
-        if model is None or model == self.settings.name:
+        if model is None or model == self.settings.name or model in self.settings.names:
             return None
         if model in self.adapters:
             return model
@@ -190,7 +201,11 @@ class Service:
         engine = self.engine
         base = self.settings.name
         shared = {"object": "model", "created": self._created, "owned_by": "lora-fpga"}
-        listed = [{"id": base, **shared, "parent": None, "max_model_len": engine.context}]
+        names = dict.fromkeys((base, *self.settings.names))
+        listed: list[dict[str, object]] = [
+            {"id": name, **shared, "parent": None, "max_model_len": engine.context}
+            for name in names
+        ]
         listed += [
             {"id": name, **shared, "parent": base, "max_model_len": engine.context}
             for name in self.adapters

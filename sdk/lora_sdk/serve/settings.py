@@ -25,9 +25,10 @@ class Settings:
 
     `keys`: SHA-256 digests of the accepted API keys, none for an open server."""
 
-    name: str = option(
-        "",
-        help="the model's name for clients",
+    name: str = option("", help="the model's name for clients")
+    names: Sequence[str] = option(
+        (),
+        help="the model's name for clients; further ones mean the same",
         unset="its folder's",
         flags=("--served-model-name",),
         metavar="NAME",
@@ -39,6 +40,10 @@ class Settings:
         8000, help="port to listen on; 0: a free one", flags=("--port",), low=0, high=65535
     )
     keys: Sequence[bytes] = option((), help="digests of the accepted API keys")
+    uds: str | None = option(
+        None, help="Unix socket to listen on in place of an address", flags=("--uds",),
+        metavar="PATH",
+    )  # fmt: skip
     max_queue: int = option(
         256, help="sequences that may wait; beyond them 429", flags=("--max-queue",), low=0
     )
@@ -52,8 +57,8 @@ class Settings:
     max_prompts: int = option(128, help="prompts of a request", flags=("--max-prompts",), low=1)
     body_timeout: float = option(
         10.0,
-        help="seconds in which a request's headers must arrive, else the connection is closed, and "
-        "then its body, else 408",
+        help="seconds in which a request's headers must arrive and its answer be taken, else the "
+        "connection is closed, and its body arrive, else 408",
         flags=("--body-timeout",),
         metavar="S",
         low=0,
@@ -97,12 +102,29 @@ class Settings:
         choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
                  "deepseek_v3", "glm45", "functiongemma", "gemma4"),
     )  # fmt: skip
+    docs: bool = option(True, help="answer /docs and /openapi.json", flags=("--docs", "--no-docs"))
     strict: bool = option(
         False, help="refuse fields of requests that are not known", flags=("--strict",)
     )
     log_level: str = option(
         "info", help="least level of the log", flags=("--log-level",),
         choices=("debug", "info", "warning", "error"),
+    )  # fmt: skip
+    root_path: str = option(
+        "", help="beginning of paths behind a reverse proxy, which may leave it out",
+        flags=("--root-path",), metavar="PATH",
+    )  # fmt: skip
+    allowed_origins: Sequence[str] = option(
+        (), help="origins of web pages that may ask; * for all", unset="none",
+        flags=("--allowed-origins",), metavar="ORIGIN",
+    )  # fmt: skip
+    ssl_certfile: str | None = option(
+        None, help="PEM file of the certificates for TLS", unset="no TLS",
+        flags=("--ssl-certfile",), metavar="FILE",
+    )  # fmt: skip
+    ssl_keyfile: str | None = option(
+        None, help="PEM file of the key, without a password", unset="in the file of certificates",
+        flags=("--ssl-keyfile",), metavar="FILE",
     )  # fmt: skip
     drain_timeout: float = option(
         30.0,
@@ -121,6 +143,18 @@ class Settings:
                 f"otlp_traces_endpoint is {url!r:.200}; expected a URL such as "
                 "http://127.0.0.1:4318/v1/traces"
             )
+        if self.root_path and not re.fullmatch(r"(/[\w.~-]+)+", self.root_path):
+            raise RequestError(
+                f"root_path is {self.root_path!r:.200}; expected a path such as /llm"
+            )
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            raise RequestError("ssl_keyfile needs ssl_certfile")
+        for origin in self.allowed_origins:
+            if origin != "*" and not re.fullmatch(r"https?://[\w.:\[\]-]+", origin):
+                raise RequestError(
+                    f"allowed_origins has {origin!r:.200}; expected * or an origin such as "
+                    "https://example.org"
+                )
         if self.adapter_root is not None and not Path(self.adapter_root).is_dir():
             raise RequestError(
                 f"adapter_root is {self.adapter_root!r:.200}; expected a folder of adapters"
@@ -162,15 +196,19 @@ def key_lines(path: Path) -> list[str]:
         key = line.strip()
         if not key or key.startswith("#"):
             continue
-        if len(key) < MIN_KEY or not key.isprintable() or " " in key:
-            raise RequestError(
-                f"{path}, line {number}: expected a key of at least {MIN_KEY} characters without "
-                "spaces"
-            )
-        keys.append(key)
+        keys.append(check_key(key, f"{path}, line {number}"))
     if not keys:
         raise RequestError(f"{path} holds no key; expected one API key a line")
     return keys
+
+
+def check_key(key: str, where: str) -> str:
+    """`key`; RequestError, which says where it was found, for one that is no key."""
+    if len(key) < MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        raise RequestError(
+            f"{where}: expected a key of at least {MIN_KEY} characters without spaces"
+        )
+    return key
 
 
 def digest(key: str) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 from lora_host.errors import LoraError
-from lora_sdk.serve.body import Fields
+from lora_sdk.serve.body import Fields, items
 from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.json_text import MAX_VALUES
 from lora_sdk.serve.logprobs import TokenNames
 from lora_sdk.serve.messages import ChatMessage, TemplateFields, chat_prompt
 from lora_sdk.serve.service import Service
@@ -20,7 +21,7 @@ class TokenizeBody(TemplateFields):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[ChatMessage] | None = None
+    messages: Annotated[list[ChatMessage], items()] | None = None
     return_token_strs: bool = False
 
 
@@ -28,7 +29,7 @@ class DetokenizeBody(Fields):
     """Token ids."""
 
     model: str | None = None
-    tokens: list[int]
+    tokens: Annotated[list[int], items(0, MAX_VALUES)]
 
 
 async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:

@@ -9,8 +9,12 @@ from pydantic import Field
 
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError
+from lora_sdk.serve.grammar_fields import AS_THEY_ARE
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+
+
+_NONE = {"type": "object", "properties": {}}
 
 
 class Function(Fields):
@@ -18,8 +22,14 @@ class Function(Fields):
 
     name: ToolName
     description: str = ""
-    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    parameters: dict[str, Any] = Field(default_factory=lambda: dict(_NONE))
     strict: bool = False
+
+    @property
+    def schema_of_call(self) -> dict[str, Any]:
+        """What arguments keep to: without `parameters` there are none."""
+        given = "parameters" in self.model_fields_set
+        return self.parameters if given else {**_NONE, "additionalProperties": False}
 
 
 class Tool(Fields):
@@ -85,7 +95,7 @@ def forced_schema(
         calls, schemas = [], {}
         for index, function in enumerate(tool.function for tool in tools):
             place = f"tool{index}"
-            schemas[place] = _moved(function.parameters, f"#/$defs/{place}")
+            schemas[place] = _moved(function.schema_of_call, f"#/$defs/{place}")
             given = {"name": {"const": function.name}, "parameters": {"$ref": f"#/$defs/{place}"}}
             calls.append(
                 {
@@ -101,7 +111,7 @@ def forced_schema(
         }  # fmt: skip
     for tool in tools:
         if tool.function.name == choice.function.name:
-            return tool.function.parameters
+            return tool.function.schema_of_call
     raise ApiError(400, f"no tool is named {choice.function.name}", param="tool_choice")
 
 
@@ -112,8 +122,7 @@ def _moved(schema: Any, place: str) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {
-        key: value if key in ("const", "enum", "default", "examples") else _moved(value, place)
-        for key, value in schema.items()
+        key: value if key in AS_THEY_ARE else _moved(value, place) for key, value in schema.items()
     }
     target = found.get("$ref")
     if isinstance(target, str) and target.startswith("#"):

@@ -1,0 +1,308 @@
+"""Clients that mean to stop the server: large bodies, connections that are held, two lengths."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lora_sdk import Engine
+from lora_sdk.serve import server as server_module
+from lora_sdk.serve.body import StreamedFields
+from lora_sdk.serve.chat import ChatBody
+from lora_sdk.serve.completions import CompletionBody
+from lora_sdk.serve.errors import ApiError
+from lora_sdk.serve.json_text import MAX_VALUES, read_json
+from lora_sdk.serve.responses import ResponseBody
+from lora_sdk.serve.settings import digest
+from lora_sdk.serve.tokenizing import DetokenizeBody, TokenizeBody
+from tests.commands import LORA
+from tests.processes import environment
+from tests.served import Served, eventually, served
+
+KEY = "k" * 32
+SECONDS = 0.5
+MANY = 100_000
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Served]:
+    """A server with a key, short timeouts and room for 16 connections, 12 of one address."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_module, "_MOST_CONNECTIONS", 16)
+        with served(
+            lambda progress: Engine(progress=progress), keys=(digest(KEY),), body_timeout=SECONDS
+        ) as running:
+            yield running
+
+
+def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(address, 0))
+
+
+def until_closed(client: socket.socket) -> bytes:
+    """All that comes."""
+    parts = []
+    try:
+        while part := client.recv(1 << 16):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def is_open(client: socket.socket) -> bool:
+    try:
+        client.setblocking(False)
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+HOSTILE: list[tuple[type[StreamedFields] | type[Any], dict[str, Any]]] = [
+    (CompletionBody, {"prompt": [{}] * MANY}),
+    (CompletionBody, {"prompt": [[{}] * MANY] * 2}),
+    (CompletionBody, {"prompt": "a", "stop": [1] * MANY}),
+    (CompletionBody, {"prompt": "a", "stop_token_ids": [{}] * MANY}),
+    (CompletionBody, {"prompt": "a", "allowed_token_ids": ["a"] * MANY}),
+    (CompletionBody, {"prompt": "a", "logit_bias": {str(i): {} for i in range(MANY)}}),
+    (CompletionBody, {"prompt": "a", "guided_choice": [1] * MANY}),
+    (ChatBody, {"messages": [{}] * MANY}),
+    (ChatBody, {"messages": [{"role": "user", "content": [{}] * MANY}]}),
+    (ChatBody, {"messages": [{"role": "assistant", "tool_calls": [{}] * MANY}]}),
+    (ChatBody, {"messages": [{"role": "user", "content": "a"}], "tools": [{}] * MANY}),
+    (ChatBody, {"messages": [{"role": "user", "content": "a", **{f"x{i}": 1 for i in range(MANY)}}],
+                "n": "a"}),
+    (ResponseBody, {"input": [{}] * MANY}),
+    (ResponseBody, {"input": [{"role": "user", "content": [{}] * MANY}]}),
+    (ResponseBody, {"input": "a", "metadata": {str(i): 1 for i in range(MANY)}}),
+    (TokenizeBody, {"messages": [{}] * MANY}),
+    (DetokenizeBody, {"tokens": [{}] * MANY}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "body"), HOSTILE, ids=[f"{kind.__name__}{i}" for i, (kind, _) in enumerate(HOSTILE)]
+)
+def test_a_check_ends_at_its_first_error(kind: Any, body: dict[str, Any], strict: bool) -> None:
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(body, context={"strict": strict})
+    assert caught.value.error_count() <= 12
+
+
+@pytest.mark.parametrize("item", ["{}", "[]", "1", '""', '{"a":1}', "[[1]]", '"\\"{"', '"\\\\"'])
+def test_the_values_of_a_body_are_counted_before_they_are_made(item: str) -> None:
+    with pytest.raises(ApiError, match=f"more than {MAX_VALUES}"):
+        read_json(b"[" + ",".join([item] * (MAX_VALUES + 1)).encode() + b"]")
+
+
+@pytest.mark.parametrize("text", ["{[,", '\\"{', "\\\\", '\\\\\\",'])
+def test_what_is_in_a_text_does_not_count(text: str) -> None:
+    prompt = read_json(b'{"prompt": "' + text.encode() * MAX_VALUES + b'"}')["prompt"]
+    assert prompt == json.loads(f'"{text}"') * MAX_VALUES
+
+
+def test_two_lengths_are_refused_and_the_second_request_is_not_answered(
+    locked: Served,
+) -> None:
+    hidden = b"GET /ready HTTP/1.1\r\nhost: a\r\n\r\n"
+    for version in (b"1.1", b"1.0"):
+        lengths = b"content-length: 5\r\n" if version == b"1.1" else b""
+        with connected(locked.port) as client:
+            client.sendall(
+                b"POST /health HTTP/" + version + b"\r\nhost: a\r\n" + lengths
+                + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n" + hidden
+            )  # fmt: skip
+            got = until_closed(client)
+        assert got.startswith(b"HTTP/1.1 400 ") and got.count(b"HTTP/1.1 ") == 1, got
+        assert b"connection: close" in got.lower()
+
+
+@pytest.mark.parametrize("path", [b"/health", b"/v1/completions", b"/nowhere"])
+def test_a_malformed_chunk_leaves_nothing_in_the_log(
+    server: Served, caplog: pytest.LogCaptureFixture, path: bytes
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        with connected(server.port) as client:
+            client.sendall(
+                b"GET " + path + b" HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+            )
+            until_closed(client)
+        assert server.get("/version").status == 200
+    assert not caplog.records, caplog.records[0].getMessage()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [b"/v1/completions", b"/health", b"/nowhere"])
+def test_an_answer_whose_body_is_unread_ends_the_connection(locked: Served, path: bytes) -> None:
+    with connected(locked.port) as client:
+        began = time.monotonic()
+        client.sendall(b"POST " + path + b" HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            for _ in range(60):
+                client.sendall(b"x")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 4
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_is_dropped(locked: Served) -> None:
+    with connected(locked.port) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(SECONDS + 8)
+        with pytest.raises(ConnectionError):  # not TimeoutError: the server ends it
+            while True:
+                client.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n" * 100)
+    assert eventually(lambda: not locked.server._uvicorn.server_state.connections)
+
+
+def test_the_oldest_connection_without_a_request_makes_room(locked: Served) -> None:
+    state = locked.server._uvicorn.server_state
+    assert eventually(lambda: not state.connections)
+    with ExitStack() as opened:
+        held = [opened.enter_context(connected(locked.port)) for _ in range(12)]
+        assert eventually(lambda: len(state.connections) == 12)
+        held += [opened.enter_context(connected(locked.port)) for _ in range(3)]
+        assert eventually(lambda: not any(map(is_open, held[:3])))  # of one address
+        assert all(map(is_open, held[3:])) and len(state.connections) == 12
+        others = [opened.enter_context(connected(locked.port, f"127.0.0.{i}")) for i in range(2, 8)]
+        assert eventually(lambda: not any(map(is_open, held[:5])))
+        assert all(map(is_open, [*held[5:], *others])) and len(state.connections) == 16
+        assert locked.get("/ready").status == 200
+
+
+def test_a_full_server_says_so(locked: Served) -> None:
+    state = locked.server._uvicorn.server_state
+    assert eventually(lambda: not state.connections)
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+        b"authorization: Bearer " + KEY.encode() + b"\r\ncontent-length: 9\r\n\r\n"
+    )
+    with ExitStack() as opened:
+        for _ in range(12):
+            opened.enter_context(connected(locked.port)).sendall(head)
+        assert eventually(lambda: sum(not one.idle for one in state.connections) == 12)
+        assert until_closed(opened.enter_context(connected(locked.port))).startswith(
+            b"HTTP/1.1 503 "
+        )
+        with connected(locked.port, "127.0.0.2") as other:
+            other.sendall(b"GET /ready HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            assert until_closed(other).startswith(b"HTTP/1.1 200 ")
+
+
+@contextmanager
+def attacked(folder: Path, *arguments: str, files: int = 1024) -> Iterator[tuple[Any, int, Path]]:
+    """`lora serve` with so many descriptors: (the process, its port, its log)."""
+    log = folder / "log"
+    code = [sys.executable, "-c", LORA, "serve", "--port", "0", *arguments]
+    with log.open("w") as stderr, subprocess.Popen(code, stderr=stderr, env=environment()) as child:
+        try:
+            resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (files, files))
+            assert eventually(lambda: " ready" in log.read_text(), 60), log.read_text()
+            found = re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", log.read_text())
+            assert found
+            yield child, int(found.group(1)), log
+            assert child.poll() is None
+        finally:
+            child.kill()
+
+
+def memory(process: int, field: str) -> float:
+    """MB."""
+    text = Path(f"/proc/{process}/status").read_text()
+    return int(text.split(f"{field}:")[1].split()[0]) / 1024
+
+
+def health_seconds(port: int) -> float:
+    """Of one answer."""
+    began = time.monotonic()
+    with connected(port) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        assert until_closed(client).startswith(b"HTTP/1.1 200 ")
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("item", [b"{},", b"1,", b'"a",', b"[[]],"])
+def test_large_bodies_hold_up_nobody(tmp_path: Path, item: bytes) -> None:
+    body = b'{"prompt":[' + item * (3_900_000 // len(item)) + b"{}]}"
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+    head += b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+
+    def attack(port: int) -> bytes:
+        with connected(port) as client:
+            client.sendall(head + body)
+            return until_closed(client)[:12]
+
+    with attacked(tmp_path) as (child, port, _log), ThreadPoolExecutor(50) as pool:
+        before = memory(child.pid, "VmRSS")
+        pool.submit(health_seconds, port).result()
+        attacks = [pool.submit(attack, port) for _ in range(50)]
+        taken = []
+        while not all(one.done() for one in attacks):
+            taken.append(health_seconds(port))
+        assert {one.result() for one in attacks} == {b"HTTP/1.1 400"}
+        grown = memory(child.pid, "VmHWM") - before
+    print(f"{len(taken)} answers, the last after {max(taken) * 1e3:.0f} ms, {grown:.0f} MB more")
+    assert sorted(taken)[len(taken) // 2] < 0.1 and max(taken) < 1  # where other tests run, too
+    assert grown < 200
+
+
+@pytest.mark.slow
+def test_connections_without_a_key_lock_nobody_out(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(KEY)
+    started = [
+        b"", b"GET /health HTT", b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 9999"
+        b"\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n\r\n" * 30,
+    ]  # fmt: skip
+    with attacked(tmp_path, "--api-key-file", str(keys), files=256) as (_child, port, log):
+        with ExitStack() as opened:
+            held = []
+            for number in range(600):
+                client = opened.enter_context(connected(port))
+                client.sendall(started[number % len(started)])
+                held.append(client)
+                if number % 50 == 0:
+                    assert health_seconds(port) < 2
+            for _ in range(30):
+                for client in filter(is_open, held):
+                    try:
+                        client.send(b"x")
+                    except OSError:
+                        continue
+                assert health_seconds(port) < 2
+                time.sleep(0.1)
+        assert log.stat().st_size < 4 << 20 and "Traceback" not in log.read_text()
+
+
+def test_connections_that_cannot_be_taken_are_logged_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = server_module._LoopErrors()
+    context = {"message": "socket.accept() out of system resource", "exception": OSError(24, "x")}
+    loop = asyncio.new_event_loop()
+    with caplog.at_level(logging.ERROR):
+        for _ in range(1000):
+            told(loop, context)
+        assert len(caplog.records) == 1 and "cannot be taken" in caplog.text
+        told(loop, {"message": "another error"})
+        assert len(caplog.records) == 2
+    loop.close()
