@@ -47,15 +47,11 @@ Examples:
   lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
   lora serve --ray --replicas 2 --boards 4
-<<<<<<< HEAD
-
-=======
   lora serve ~/models/llama --served-model-name llama --max-model-len 2048 -tp 4
   lora serve --config serve.yaml
 \b
 Options also come from variables: LORA_PORT is --port; and before them from --config.
 \b
->>>>>>> w-serve
 Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
 second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 
