@@ -60,9 +60,15 @@ def byte_level(writer: gguf.GGUFWriter, pre: str | None, pieces: list[str], merg
 
 
 def pieces_of(count: int) -> list[str]:
-    """Those of the random models, and a token that is found whole."""
+    """Those of the random models, pairs over which splits differ, and a token that is found
+    whole."""
     backend = make_tokenizer(259 + count)
-    return [*(backend.id_to_token(token) for token in range(259 + count)), "<tool>"]
+    found = [backend.id_to_token(token) for token in range(259 + count)]
+    pairs = [pair for pair in DIFFERENT if pair not in found]
+    return [*found[:259], *pairs, *found[259:], "<tool>"]
+
+
+DIFFERENT = ("12", "34", "67", "\u01201", "\u0120d", "..", "!?", "//", "$x", "'t", "'T", "lC")
 
 
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

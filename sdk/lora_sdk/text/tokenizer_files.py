@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -123,9 +122,9 @@ def _made(definition: dict[str, Any]) -> Any:
     given = {key: value for key, value in model.items() if value is not None}
     with without_panic_reports():
         backend.model = models.BPE(**given)
-    for special, group in groupby(definition["added_tokens"], key=lambda token: token["special"]):
-        added = [AddedToken(**{k: v for k, v in token.items() if k != "id"}) for token in group]
-        (backend.add_special_tokens if special else backend.add_tokens)(added)
+    added = definition["added_tokens"]
+    fields = [{name: value for name, value in token.items() if name != "id"} for token in added]
+    backend.add_tokens([AddedToken(**one) for one in fields])
     return backend
 
 
