@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +18,7 @@ from tokenizers import Tokenizer as Backend
 from lora_host.errors import ModelError
 from lora_sdk.text.chat import find_template
 from lora_sdk.text.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer_files import tokenizer_files
 from tests.variant_tokenizer import make_tokenizer
 
 TEXTS = (
@@ -58,9 +60,15 @@ def byte_level(writer: gguf.GGUFWriter, pre: str | None, pieces: list[str], merg
 
 
 def pieces_of(count: int) -> list[str]:
-    """Those of the random models, and a token that is found whole."""
+    """Those of the random models, pairs over which splits differ, and a token that is found
+    whole."""
     backend = make_tokenizer(259 + count)
-    return [*(backend.id_to_token(token) for token in range(259 + count)), "<tool>"]
+    found = [backend.id_to_token(token) for token in range(259 + count)]
+    pairs = [pair for pair in DIFFERENT if pair not in found]
+    return [*found[:259], *pairs, *found[259:], "<tool>"]
+
+
+DIFFERENT = ("12", "34", "67", "\u01201", "\u0120d", "..", "!?", "//", "$x", "'t", "'T", "lC")
 
 
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -133,6 +141,20 @@ def test_byte_level_tokens_are_the_models_own(pre: str, tmp_path: Path) -> None:
     assert found.begins_with == tuple(bos)
     special = found.encode("<s>", special=False)
     assert special == [0] and found.decode(special) == "" and found.token_bytes(len(pieces) - 1)
+
+
+def test_what_is_made_of_parts_is_what_the_json_says(tmp_path: Path) -> None:
+    """Vocabulary, merges and added tokens get into the package without JSON between."""
+    pieces = pieces_of(200)
+    keys: tuple[Keys, ...] = (
+        lambda writer: byte_level(writer, "falcon", pieces, 180),
+        lambda writer: sentence_piece(writer, add_space_prefix=False),
+    )
+    for number, key in enumerate(keys):
+        files = tokenizer_files(written(tmp_path / f"{number}.gguf", key))
+        made = json.loads(files.backend().to_str())
+        assert made == json.loads(Backend.from_buffer(files.definition()).to_str())
+        assert made["model"]["merges"] and made["added_tokens"]
 
 
 SPM = [

@@ -200,9 +200,9 @@ class GgufTokenizer:
             raise self._inexact(key, name, "one of " + ", ".join(SPLITS))
         return SPLITS[name]
 
-    def _merges(self) -> list[list[str]]:
+    def _merges(self) -> list[tuple[str, ...]]:
         key = f"{LEAD}merges"
-        found = [merge.split(" ") for merge in self.metadata.texts(key)]
+        found = [tuple(merge.split(" ")) for merge in self.metadata.texts(key)]
         bad = next((merge for merge in found if len(merge) != 2), None)
         if bad is not None:
             raise self.metadata.error(key, " ".join(bad), "two tokens with a space between them")
@@ -272,7 +272,9 @@ class GgufTokenizer:
         )
 
 
-def _bpe(vocabulary: Mapping[str, int], merges: list[list[str]], **other: Any) -> dict[str, Any]:
+def _bpe(
+    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, ...]], **other: Any
+) -> dict[str, Any]:
     plain = {
         "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
         "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,

@@ -12,7 +12,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.text.decoder_stages import byte_level_bytes, fallback_byte
 from lora_sdk.text.decoding import Decoding, decoders_of, stages_of
 from lora_sdk.text.panics import without_panic_reports
-from lora_sdk.text.tokenizer_files import one_line, tokenizer_files
+from lora_sdk.text.tokenizer_files import TokenizerFiles, one_line, tokenizer_files
 
 _LONG = 1 << 12  # characters, a few milliseconds
 PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
@@ -25,7 +25,7 @@ class Tokenizer:
         """Of the model in a folder or a GGUF file. `vocabulary`: the model's number of tokens; a
         larger id is an error. ModelError: no usable file."""
         self._files = tokenizer_files(folder)
-        self._backend = _load(self._files.path, self._files.definition())
+        self._backend = _load(self._files)
         self._vocabulary = vocabulary
         self._config: dict[str, Any] | None = None
         self._decoders = decoders_of(self._backend)
@@ -183,21 +183,21 @@ class Tokenizer:
         return tuple(dict.fromkeys(ids for ids in found if ids))
 
 
-def _load(path: Path, definition: bytes) -> Any:
-    from tokenizers import Tokenizer as Backend
-
+def _load(files: TokenizerFiles) -> Any:
     try:
+        backend = files.backend()
         with without_panic_reports():
-            backend = Backend.from_buffer(definition)
             backend.no_truncation()
             backend.no_padding()
             with suppress(Exception):  # of this text; a panic is none, and comes with every text
                 backend.encode("a")
         return backend
+    except ModelError:
+        raise
     except BaseException as error:  # the package raises bare Exception, or a panic, which is none
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
-        raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
+        raise ModelError(f"{files.path} cannot be read: {one_line(error)}") from None
 
 
 def _not_an_id(error: Exception) -> RequestError:
