@@ -223,7 +223,7 @@ def test_of_a_larger_cluster_the_boards_with_a_path_are_taken(folder: Path, tmp_
         assert [info.serial for info in engine.cluster.infos] == [11, 13]
         assert engine.cluster.why.endswith("(of its 4 boards 0, 2)")
     done = lora_run("--model", folder, "--boards", 2, "--cluster", file, "-n", 6, "-p", "x")
-    assert done.stdout.decode() == want.text
+    assert done.stdout.decode() == want.text + "\n"
     plan = ("plan", "--model", folder, "--boards")
     planned = command(LORA, *plan, 2, "--cluster", file).stdout.decode()
     assert f"boards by rank: 0, 1; a path, cabled as {file} (of its 4 boards 0, 2)" in planned

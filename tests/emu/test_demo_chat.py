@@ -50,9 +50,7 @@ def test_chat_requests_of_the_demo_are_answered() -> None:
          "; cut by a full context of 32 positions"),
     ],
 )  # fmt: skip
-def test_an_answer_that_was_cut_says_by_what(
-    flags: tuple[object, ...], chat: str, run: str
-) -> None:
+def test_an_answer_says_what_cut_it(flags: tuple[object, ...], chat: str, run: str) -> None:
     talked = [flag for flag in flags if flag != "--ignore-eos"]
     done = command(LORA, "chat", *talked, input=f"{QUESTION}\n".encode())
     assert f"the answer was cut: {chat}\n" in done.stderr.decode()

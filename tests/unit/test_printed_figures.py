@@ -83,7 +83,8 @@ def test_the_first_speed_of_boards_is_that_of_the_source(page: str) -> None:
     if page == "README.md":  # what `make demo` prints
         printed = [line for line in text.splitlines() if line.startswith("modelled: ")]
         assert printed[0].startswith("modelled: this project's hardware source on")
-        assert all("not built" in line for line in printed[1:])
+        assert "not built" in printed[1] and printed[2].startswith("modelled: of these ")
+        assert len(printed) == 3 and all(" ms in all, prefill" in line for line in printed[:2])
 
 
 def test_the_token_of_the_source_is_its_simulated_layers_and_the_rest() -> None:

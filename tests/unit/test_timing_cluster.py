@@ -122,7 +122,7 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--hosts", "2"], "--hosts goes with --context"),
+        (["--hosts", "2", "--in", "3", "--out", "2"], "--hosts goes with --context"),
         (["--hosts", "2", "--context", "128", "--beams", "2"], "--hosts goes with --context"),
         (["--requests", "2", "--context", "128"], "need --hosts"),
     ],

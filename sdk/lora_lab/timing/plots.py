@@ -166,7 +166,7 @@ def _stacks(axes: Any, bars: Sequence[dict[str, float]], targets: Sequence[Targe
     bottom = [0.0] * len(bars)
     titles = [f"{one.name}\n(no hardware)" if is_own(one.name) else one.name for one in targets]
     drawn: Any = None
-    legend = []
+    legend: list[Any] = []
     for number, part in enumerate(bars[0]):
         heights = [bar[part] * scale for bar in bars]
         drawn = axes.bar(titles, heights, bottom=bottom, color=f"C{number}")
