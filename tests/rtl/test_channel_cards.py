@@ -29,7 +29,9 @@ from tests.rtl.step_cycles import Measured, measure
 from tests.rtl.test_card import compare, expected, generated
 from tests.variants import Variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.rtl, pytest.mark.slow, pytest.mark.long, pytest.mark.usefixtures("cards")
+]  # fmt: skip
 
 TALL = Variant("tall", llama(192, 6, 2, 32, 320, 2))  # columns of two and three blocks
 LATENCY = 31  # cycles of 122.2 ns at 250 MHz
