@@ -20,7 +20,7 @@ def build(folder: Path, surroundings: Path = SURROUNDINGS, **variables: object) 
     """The library, in `folder`. `variables` go to make: RTL, LANES; BUILD, where they are given."""
     target = folder / sim.LIBRARY
     if variables:
-        variables["BUILD"] = folder
+        variables.setdefault("BUILD", folder)
     given = {"ROOT": ROOT, "TARGET": target, **variables}
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:  # tests of several processes share a folder

@@ -28,7 +28,7 @@ def column_overlay(folder: Path, channels: int, merge: str = "column") -> Path:
     return folder
 
 
-def channel_cards(channels: int, **variables: object) -> Path:
+def channel_cards(channels: int) -> Path:
     """Cards of so many channels and narrow FP16 arrays, with the assertions of their source."""
     folder = ROOT / "build" / "rtl" / f"cards_of_{channels}_channels"
-    return build(folder, CHANNELS=channels, LANES=NARROW, MORE="--assert", **variables)
+    return build(folder, CHANNELS=channels, LANES=NARROW, MORE="--assert")

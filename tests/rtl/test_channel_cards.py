@@ -29,11 +29,14 @@ from tests.rtl.step_cycles import Measured, measure
 from tests.rtl.test_card import compare, expected, generated
 from tests.variants import Variant, write_checkpoint
 
-pytestmark = [pytest.mark.rtl, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.rtl, pytest.mark.slow, pytest.mark.long, pytest.mark.usefixtures("cards")
+]  # fmt: skip
 
 TALL = Variant("tall", llama(192, 6, 2, 32, 320, 2))  # columns of two and three blocks
 LATENCY = 31  # cycles of 122.2 ns at 250 MHz
 TOKENS = 2
+PROMPT = [3, 1, 4, 1, 5]
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +87,7 @@ def test_a_line_that_cannot_be_read_ends_all_units(
     assert seen.after == (wanted.tokens + wanted.after)[seen.rows :][:4]
 
 
-def tokens(
-    model: Path, placed: str, device: str, prompt: str | list[int], adapter: Path | None = None
-) -> list[int]:
+def tokens(model: Path, placed: str, device: str, adapter: Path | None = None) -> list[int]:
     greedy = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
     with Engine(
         model, 1, [f"{device}:u280"], speculation=None, overlay=placed, scrub="off",
@@ -95,7 +96,7 @@ def tokens(
         if adapter:
             engine.load_adapter("one", adapter)
             greedy = replace(greedy, adapter="one")
-        return list(engine.generate([prompt], greedy)[0].token_ids)
+        return list(engine.generate([PROMPT], greedy)[0].token_ids)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, library: Path) -> None:
@@ -112,8 +113,8 @@ def test_tokens_of_the_demo_model(
     quantize(plain, model, recipe, random_windows(load_config(plain).vocabulary, count=2))
     use(monkeypatch, channel_cards(channels))
     placed = overlay(channels, tmp_path)
-    wanted = tokens(model, placed, "emu", "def main")
-    assert tokens(model, placed, "sim", "def main") == wanted and len(wanted) == TOKENS
+    wanted = tokens(model, placed, "emu")
+    assert tokens(model, placed, "sim") == wanted and len(wanted) == TOKENS
 
 
 def test_an_adapter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +124,10 @@ def test_an_adapter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     quantize(folder, model, Recipe("w8a8"), windows)
     adapter = write_adapter(TALL, Folder("one"), tmp_path / "one")
     use(monkeypatch, channel_cards(4))
-    placed, prompt = overlay(4, tmp_path), [3, 1, 4, 1, 5]
-    wanted = tokens(model, placed, "emu", prompt, adapter)
-    assert tokens(model, placed, "sim", prompt, adapter) == wanted
-    assert wanted != tokens(model, placed, "emu", prompt)
+    placed = overlay(4, tmp_path)
+    wanted = tokens(model, placed, "emu", adapter)
+    assert tokens(model, placed, "sim", adapter) == wanted
+    assert wanted != tokens(model, placed, "emu")
 
 
 MISTAKES = (

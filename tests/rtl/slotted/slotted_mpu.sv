@@ -85,6 +85,8 @@ module slotted_mpu #(
   logic [63:0] to_bytes;
   logic [511:0] to_data, got, no_lines[1];
   assign no_lines[0] = '0;
+  logic no_read;
+  logic [31:0] no_line[1];
   mpu_unit #(
       .LANES(LANES), .ROWS(ROWS), .TILES(64)
   ) mpu (
@@ -92,8 +94,8 @@ module slotted_mpu #(
       .read_tag(from_tag), .line_valid(lines[1]), .line_tag(got_tag), .line_data(got), .line_refused(refused[1]),
       .line_error(failed[1]), .write_valid(writes), .write_ready(taken[1]), .write_bank(to_bank),
       .write_line(to_line), .write_bytes(to_bytes), .write_data(to_data), .write_refused(writes_refused[1]),
-      .write_error(writes_failed[1]), .write_open(opens[1]), .bank_read_valid(), .bank_read_ready(1'b0),
-      .bank_read_line(), .bank_line_valid(1'b0), .bank_line_data(no_lines), .bank_line_refused(1'b0),
+      .write_error(writes_failed[1]), .write_open(opens[1]), .bank_read_valid(no_read), .bank_read_ready(1'b0),
+      .bank_read_line(no_line), .bank_line_valid(1'b0), .bank_line_data(no_lines), .bank_line_refused(1'b0),
       .bank_line_error(1'b0)
   );
   logic read_waits, write_waits;
