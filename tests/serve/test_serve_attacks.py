@@ -253,7 +253,7 @@ def test_large_bodies_hold_up_nobody(tmp_path: Path, item: bytes) -> None:
 
     with attacked(tmp_path) as (child, port, _log), ThreadPoolExecutor(50) as pool:
         before = memory(child.pid, "VmRSS")
-        pool.submit(health_seconds, port).result()
+        idle = sorted(health_seconds(port) for _ in range(9))[4]  # where other programs run, too
         attacks = [pool.submit(attack, port) for _ in range(50)]
         taken = []
         while not all(one.done() for one in attacks):
@@ -261,7 +261,7 @@ def test_large_bodies_hold_up_nobody(tmp_path: Path, item: bytes) -> None:
         assert {one.result() for one in attacks} == {b"HTTP/1.1 400"}
         grown = memory(child.pid, "VmHWM") - before
     print(f"{len(taken)} answers, the last after {max(taken) * 1e3:.0f} ms, {grown:.0f} MB more")
-    assert sorted(taken)[len(taken) // 2] < 0.1 and max(taken) < 1  # where other tests run, too
+    assert sorted(taken)[len(taken) // 2] < 0.1 + 10 * idle and max(taken) < 3
     assert grown < 200
 
 
@@ -281,14 +281,14 @@ def test_connections_without_a_key_lock_nobody_out(tmp_path: Path) -> None:
                 client.sendall(started[number % len(started)])
                 held.append(client)
                 if number % 50 == 0:
-                    assert health_seconds(port) < 2
+                    assert health_seconds(port) < 8
             for _ in range(30):
                 for client in filter(is_open, held):
                     try:
                         client.send(b"x")
                     except OSError:
                         continue
-                assert health_seconds(port) < 2
+                assert health_seconds(port) < 8
                 time.sleep(0.1)
         assert log.stat().st_size < 4 << 20 and "Traceback" not in log.read_text()
 

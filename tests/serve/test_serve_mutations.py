@@ -52,6 +52,24 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/responses", {
         "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}],
         "instructions": "b", "max_output_tokens": 2, "stream": True, "metadata": {"k": "v"}}),
+    ("/v1/responses", {
+        "input": [{"role": "user", "content": "a"},
+                  {"type": "reasoning", "id": "r", "summary": []},
+                  {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                  {"type": "function_call_output", "call_id": "c", "output": "b"}],
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+        "text": {"format": {"type": "text"}}, "include": ["message.output_text.logprobs"],
+        "truncation": "auto", "max_output_tokens": 2, "tool_choice": "none"}),
+    ("/v1/messages", {
+        "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "t", "signature": ""},
+            {"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c", "content": "b"}]}],
+        "max_tokens": 2, "system": "s", "stop_sequences": ["x"], "stream": True, "top_k": 3,
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "auto"}, "thinking": {"type": "disabled"}}),
+    ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "a"}]}),
     ("/tokenize", {"prompt": "a b", "add_special_tokens": True, "return_token_strs": True}),
     ("/tokenize", {"messages": [USER]}),
     ("/detokenize", {"tokens": [1, 2, 3]}),

@@ -37,11 +37,9 @@ class Operation:
 
 def openapi(operations: Sequence[Operation], version: str, keys: bool) -> dict[str, Any]:
     """The description in OpenAPI 3.1. `keys`: the server asks for one."""
-    kinds = {one.body: "validation" for one in operations if one.body is not None}
-    references, shared = models_json_schema(
-        list(kinds.items()),
-        ref_template=_REFERENCE + "{model}",  # type: ignore[arg-type]
-    )
+    bodies = dict.fromkeys(one.body for one in operations if one.body is not None)
+    kinds: list[Any] = [(body, "validation") for body in bodies]
+    references, shared = models_json_schema(kinds, ref_template=_REFERENCE + "{model}")
     schemas = {**shared.get("$defs", {}), "Error": _ERROR}
     paths: dict[str, Any] = {}
     for one in operations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -52,7 +53,7 @@ Content = (
 )
 
 
-def _text(content: Content) -> str:
+def _text(content: str | Sequence[InputPart | RefusedPart]) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
