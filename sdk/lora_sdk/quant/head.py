@@ -76,8 +76,8 @@ def _divided(name: str, vector: F32, s: F32, config: ModelConfig) -> F32:
 
 
 def _divisor(x: F32, w: F32, dynamic: bool) -> F32:
-    """The divisor [K] of inputs x [rows, K] to weights w [V, K]: taken from every second row, judged
-    on others."""
+    """The divisor [K] of inputs x [rows, K] to weights w [V, K], of every second row, judged on the
+    others."""
     seen, unseen = x[::2], x[1::2]
     few, top_x = unseen[:: max(1, len(unseen) // SAMPLE_ROWS)], np.abs(seen).max(axis=0)
     some, top_w = w[:: max(1, len(w) // SAMPLE_OUTPUTS)], np.abs(w).max(axis=0)
