@@ -150,11 +150,25 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
 
 
 def chat_model(folder: Path, template: str = TEMPLATE) -> Path:
-    """The demo model with a chat template."""
-    model = folder / "chat"
+    """The demo model with another chat template."""
+    model = _demo_in(folder / "chat")
+    (model / "chat_template.jinja").write_text(template)
+    return model
+
+
+def completion_model(folder: Path) -> Path:
+    """The demo model without its chat template."""
+    model = _demo_in(folder / "demo")
+    path = model / "tokenizer_config.json"
+    values = json.loads(path.read_text())
+    del values["chat_template"]
+    path.write_text(json.dumps(values))
+    return model
+
+
+def _demo_in(model: Path) -> Path:
     model.mkdir()
     for file in demo_model_path().iterdir():
         if file.is_file():
             shutil.copy(file, model / file.name)
-    (model / "chat_template.jinja").write_text(template)
     return model

@@ -59,4 +59,7 @@ def _one_line(fault: ValidationError) -> str:
         return f"{where}: field {missing[0]!r} is missing"
     found = str(fault.instance)
     found = found if len(found) <= 60 else found[:57] + "..."
-    return f"{where}: found {found}, expected {fault.validator} {fault.validator_value}"
+    wanted = fault.validator_value
+    if fault.validator == "type" and isinstance(wanted, list):
+        wanted = " or ".join(wanted)
+    return f"{where}: found {found}, expected {fault.validator} {wanted}"

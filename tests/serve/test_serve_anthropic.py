@@ -224,5 +224,5 @@ def test_the_key_has_a_header_of_its_own() -> None:
             got = running.post(path, ASK, **{"x-api-key": KEY[:-1]})
             assert got.status == 401 and got.body["error"]["type"] == "authentication_error"
             got = running.post(path, ASK, **{"x-api-key": KEY})
-            assert got.status == 400 and "chat template" in got.body["error"]["message"]
+            assert got.status == 200
         assert running.get("/v1/models", **{"x-api-key": KEY}).status == 200

@@ -22,16 +22,16 @@ from lora_sdk.cli.top_view import duration, view
 from lora_sdk.serve.settings import digest
 from lora_sdk.serve.status_schema import SCHEMA
 from tests.commands import LORA, command, one_line_error
-from tests.served import Served, served
+from tests.served import Served, completion_model, served
 
 KEY = "a-key-of-sixteen-or-more"
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Served]:
-    """Two boards, a key."""
-    keys = (digest(KEY),)
-    with served(lambda progress: Engine(boards=2, progress=progress), keys=keys) as running:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Two boards, a key, no chat template."""
+    model, keys = completion_model(tmp_path_factory.mktemp("pair")), (digest(KEY),)
+    with served(lambda progress: Engine(model, boards=2, progress=progress), keys=keys) as running:
         yield running
 
 

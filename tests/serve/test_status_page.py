@@ -15,7 +15,7 @@ from lora_sdk import Engine, SamplingParams, demo_model_path
 from lora_sdk.serve.backend import EngineBackend
 from lora_sdk.serve.settings import digest
 from tests.chromium import Browser, Page, browser
-from tests.served import Served, eventually, served, served_backend
+from tests.served import Served, completion_model, eventually, served, served_backend
 
 pytestmark = pytest.mark.slow
 DASH = "\N{EN DASH}"
@@ -75,9 +75,10 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def ring() -> Iterator[Served]:
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Four boards, a model without a chat template."""
-    with served(lambda progress: Engine(boards=4, progress=progress)) as running:
+    model = completion_model(tmp_path_factory.mktemp("ring"))
+    with served(lambda progress: Engine(model, boards=4, progress=progress)) as running:
         yield running
 
 

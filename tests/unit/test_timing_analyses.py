@@ -72,7 +72,7 @@ def test_validate_prints_every_row_and_the_parameters() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--design", "lora-f"], ["--design", "lora-f", "--model", "gpt2-345m"],
+    [["--design", "lora-f"],
      ["--design", "lora-f", "--model", "gpt2-345m", "--context", "9", "--in", "3", "--out", "4"],
      ["--design", "lora-f", "--model", "gpt2-345m", "--context", "9", "--verify-length", "3"]],
 )  # fmt: skip

@@ -43,17 +43,20 @@ SLOTS = 4  # for adapters that clients load, where the number is not given
 EPILOG = """\b
 Examples:
   lora serve --boards 4
-  lora serve --model ~/models/llama --adapter docs=~/adapters/docs --port 8001
+  lora serve ~/models/llama --adapter docs=~/adapters/docs --port 8001
   lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
   lora serve --ray --replicas 2 --boards 4
-  lora serve ~/models/llama --served-model-name llama --max-model-len 2048 -tp 4
+  lora serve ~/models/llama --max-model-len 2048 -tp 4
   lora serve --config serve.yaml
+
 \b
-Options also come from variables: LORA_PORT is --port; and before them from --config.
+Options also come from variables (LORA_PORT is --port), then from --config.
+
 \b
-Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
-second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
+Ctrl-C and SIGTERM take no further request, finish those that run and give the
+boards back; a second one cancels them. Exit code: 0 drained, 1 failed, 2
+refused."""
 
 
 @click.command("serve", cls=ServeCommand, epilog=EPILOG)
