@@ -79,3 +79,13 @@ def test_the_cluster_file_holds_what_was_found() -> None:
     cabling = actual(received(both(Cable(0, 1, 1, 0)), boards=2), SERIALS[:2])
     text = cluster_text([BoardEntry("emu:u280", None)] * 2, SERIALS[:2], cabling)
     assert "serial: 12" in text and "port_a: 1" in text
+
+
+def test_boards_with_one_serial_are_named_and_no_cable_is() -> None:
+    found = received(both(Cable(0, 1, 1, 0)), boards=2)
+    cabling = actual(found, [0, 0])
+    assert cabling.cables == ()
+    assert cabling.problems == (
+        "boards 0, 1 have one serial, 0: whose frames arrive cannot be told; "
+        "expected a serial a card",
+    )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lora_host import axlf
 from lora_host.alveo_container import describe, emulation_container
 from lora_host.container_check import check_container, differences, is_emulation
-from lora_host.errors import OverlayError
+from lora_host.errors import OverlayError, RequestError
 from lora_host.kernel_metadata import read_kernels
 from lora_host.linker_config import linker_config
 from lora_host.overlay import load_overlay
@@ -69,6 +69,18 @@ def test_a_stale_file_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "lora_f_u280.xclbin").write_bytes(CONTENT[:-1])
     result = CliRunner().invoke(build, ["lora_f_u280", "--check", "--out", str(tmp_path)])
     assert result.exit_code == 1 and "not current" in result.output
+
+
+def test_a_container_with_a_bitstream_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "lora_f_u280.xclbin"
+    arguments = ["lora_f_u280", "--out", str(tmp_path)]
+    for content in (bytes(1000), bytes(2 << 20)):
+        path.write_bytes(content)
+        result = CliRunner().invoke(build, arguments)
+        assert isinstance(result.exception, RequestError) and "bitstream" in str(result.exception)
+        assert path.read_bytes() == content
+    path.write_bytes(CONTENT + b"old")
+    assert CliRunner().invoke(build, arguments).exit_code == 0
 
 
 def test_groups_are_preferred_where_there_are_any() -> None:

@@ -83,6 +83,8 @@ def examine(machine: Machine | None = None) -> list[Finding]:
         findings += _v80(machine, boards, socket)
     if "u280" in kinds or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
+    else:
+        findings.append(Finding(NOTE, "XRT", "not set up; boards named xrt: need it"))
     findings += [*_shells(boards), _pinned(), _locks(), *_simulators()]
     return findings
 

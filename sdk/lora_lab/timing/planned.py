@@ -8,7 +8,7 @@ from lora_lab.timing.overlay_time import OverlayTiming
 from lora_lab.timing.report import shares_text
 from lora_lab.timing.step import decode
 
-UNITS = "  its units are ideal ones of the overlay's size, not built; dispatch is the firmware's"
+UNITS = "  ideal: of the overlay's size; dispatch is the firmware's"
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -41,9 +41,9 @@ def token_lines(times: list[dict[str, Any]]) -> list[str]:
     lines = []
     for entry in times:
         lines += [
-            f"modelled: {entry['modelled_ms_a_token']:.3f} ms per token at context "
-            f"{entry['context']}, {entry['modelled_tokens_per_second']:.1f} tokens/s, everything "
-            "counted",
+            f"modelled, ideal units not built: {entry['modelled_ms_a_token']:.3f} ms per token at "
+            f"context {entry['context']}, {entry['modelled_tokens_per_second']:.1f} tokens/s, "
+            "everything counted",
             f"  {shares_text(entry['shares'], 1.0)}",
         ]
     return [*lines, UNITS]

@@ -54,8 +54,8 @@ class WideTarget:
         self.roofs = Roofs(facts.bytes_per_second, products, link if boards > 1 else 0.0)
         self.notes: tuple[str, ...] = (
             "modelled",
-            "no hardware of this card exists, neither source nor bitstream: rates of its units are "
-            "planned (docs/wide_card.md)",
+            "no hardware of this card exists; of its units only the channels have source: rates "
+            "are planned (docs/wide_card.md)",
         )
         dispatch = sequencer_dispatch(boards, card.clock_hz)
         pace = _Pace(card.clock_hz, card.command, card.hop)

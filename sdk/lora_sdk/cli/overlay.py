@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
-from lora_host.alveo_container import emulation_container
+from lora_host.alveo_container import EMULATION_MARK, emulation_container
 from lora_host.errors import RequestError
 from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
 from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
+
+MOST_OF_AN_EMULATION = 1 << 20  # bytes of a container that is generated here
 
 
 @click.group("overlay")
@@ -45,6 +47,11 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
             elif check:
                 stale += 1
                 click.echo(f"{path}: not current; run 'lora overlay build'")
+            elif _may_hold_a_bitstream(path):
+                raise RequestError(
+                    f"{path}: a container without the emulation's mark, perhaps a bitstream, is "
+                    "not replaced; move it, or name another folder with --out"
+                )
             else:
                 _write(path, content)
                 click.echo(f"{path}: written, {len(content)} B")
@@ -67,6 +74,15 @@ def _holds(path: Path, content: bytes) -> bool:
         return read_regular(path, len(content)) == content
     except OSError:  # absent, longer, or no regular file
         return False
+
+
+def _may_hold_a_bitstream(path: Path) -> bool:
+    if path.suffix == ".cfg" or not path.exists():
+        return False
+    try:
+        return EMULATION_MARK not in read_regular(path, MOST_OF_AN_EMULATION)
+    except OSError:  # longer than any that is written here, or no regular file
+        return True
 
 
 def _write(path: Path, content: bytes) -> None:

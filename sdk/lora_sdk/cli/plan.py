@@ -119,6 +119,8 @@ def plan(
     if show_requests:
         for line in request_lines(found["requests"]):
             show(line)
+    if shape is not None:
+        show(f"{name}: a shape, in FP16; for fewer bits plan the folder of 'lora quantize'")
 
 
 def _beam_load(
