@@ -29,6 +29,7 @@ from tools.rtl_hierarchy import instances
 
 HEAD = "// SPDX-License-Identifier: Apache-2.0\n"
 UNUSED = {"UNUSEDSIGNAL", "unused-port", "unused-but-set-variable"}
+OF_ALL_TOPS = ("unused-package", "unused-def")
 OF_PACKAGES = {"unused-package-parameter", "unused-package-typedef"}
 _WARNING = re.compile(r"%(?:Warning|Error)-?(\w*): (?:(\S+?):(\d+):\d+: )?(.*)")
 
@@ -60,13 +61,31 @@ def heads(folder: Path, files: Iterable[Path]) -> Iterator[Finding]:
             )
 
 
-def slang(folder: Path, files: Iterable[Path], without: Iterable[str]) -> Iterator[Finding]:
-    """What slang says of the whole source. Kinds `without` are not asked for."""
+def slang(
+    folder: Path, files: list[Path], without: Iterable[str], parameters: dict[str, list[str]]
+) -> set[Finding]:
+    """What slang says of the whole source, and of the tops in `parameters` once more. Kinds
+    `without` are not asked for. A module, or what a package has, is unused where no run uses it."""
+    runs = [set(_slang(folder, files, without, ()))]
+    for top, given in parameters.items():
+        chosen = (f"--top {top}", *(f"-G{one}" for one in given))
+        runs.append(set(_slang(folder, files, without, chosen)))
+    found = set().union(*runs)
+    return {
+        one
+        for one in found
+        if not one.kind.startswith(OF_ALL_TOPS) or all(one in run for run in runs)
+    }
+
+
+def _slang(
+    folder: Path, files: Iterable[Path], without: Iterable[str], more: Iterable[str]
+) -> Iterator[Finding]:
     from pyslang.driver import Driver
 
     driver = Driver()
     driver.addStandardArgs()
-    options = ["slang", "-Weverything", *(f"-Wno-{kind}" for kind in without)]
+    options = ["slang", "-Weverything", *(f"-Wno-{kind}" for kind in without), *more]
     words = [*options, *(f'"{path}"' for path in files)]
     if not (driver.parseCommandLine(" ".join(words)) and driver.processOptions()):
         raise ValueError("slang: options refused: expected those of pyslang 12")
@@ -152,7 +171,7 @@ def wrong(folder: Path) -> list[Finding]:
     signals, again = listed(allowed), allowed["parameters"]
     seen: set[tuple[str, str]] = set()
     found: set[Finding] = set(heads(folder, files))
-    every = [*slang(folder, files, allowed["without"]), *verilator(folder, files, again)]
+    every = [*slang(folder, files, allowed["without"], again), *verilator(folder, files, again)]
     for one in every:
         if one.kind in UNUSED and (one.file, one.name) in signals:
             seen.add((one.file, one.name))

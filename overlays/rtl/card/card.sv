@@ -412,7 +412,7 @@ module card
   if (CHANNELS != 0) begin : of_banks
     channel_ports #(
         .CHANNELS(CHANNELS)
-    ) ports (
+    ) to_banks (
         .clk(memory_clk),
         .rst(rst),
         .arena_write(arena_write),

@@ -51,6 +51,8 @@ module channel
   logic clear, line_here, request_taken, no_ready, no_write;
   /* verilator lint_on UNUSEDSIGNAL */
   mem_req_t wanted;
+  mem_rsp_t answer;
+  assign answer = '{valid: line_here, error: response.error, data: response.data};
   unit_port memory_port (
       .clk(clk),
       .rst(rst),
@@ -104,7 +106,7 @@ module channel
       .work_next(fetch_next),
       .request(wanted),
       .ready(request_taken),
-      .response('{valid: line_here, error: response.error, data: response.data}),
+      .response(answer),
       .level(level),
       .free(block_done),
       .free_lines(free_lines),

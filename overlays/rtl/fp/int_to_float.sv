@@ -18,7 +18,7 @@ module int_to_float
     if (valid) begin
       negative_1 <= value[31];
       magnitude_1 <= value[31] ? -value : value;
-      zeros_1 <= leading_zeros_32(value ^ {32{value[31]}});
+      zeros_1 <= leading_zeros_32(unsigned'(value) ^ {32{value[31]}});
     end
     if (valid_1) begin
       automatic logic [32:0] shifted = {1'b0, magnitude_1} << zeros_1;

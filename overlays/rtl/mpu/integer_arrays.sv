@@ -136,7 +136,7 @@ module integer_arrays
       .line_valid(line_valid),
       .line_refused(1'b0),
       .line_error(1'b0),
-      .line_unit(line_tag[15:14] == LINE_4_BIT),
+      .line_unit(line_kind_t'(line_tag[15:14]) == LINE_4_BIT),
       .write_valid(write_valid),
       .write_ready(write_ready),
       .write_bank(write_bank),
@@ -217,6 +217,9 @@ module integer_arrays
   localparam int FEED_BITS = $bits(feed_tag_t);
   read_req_t wanted;
   write_req_t offered;
+  read_rsp_t answer;
+  assign answer =
+      '{valid: line_here[WIDE], error: line_bad, tag: line_tag[FEED_BITS-1:0], data: line_data};
   assign {asks_read[WIDE], read_banks[WIDE], read_lines[WIDE]} = {wanted.valid, wanted.bank, wanted.line};
   assign read_tags[WIDE] = {LINE_4_BIT, (14 - FEED_BITS)'(0), wanted.tag};
   assign asks_write[WIDE] = offered.valid;
@@ -246,9 +249,7 @@ module integer_arrays
       .bank_response(response),
       .read_request(wanted),
       .read_ready(read_taken[WIDE]),
-      .read_response('{
-          valid: line_here[WIDE], error: line_bad, tag: line_tag[FEED_BITS-1:0], data: line_data
-      }),
+      .read_response(answer),
       .write_request(offered),
       .write_ready(write_taken[WIDE])
   );
