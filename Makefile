@@ -23,7 +23,7 @@ test: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
-# THIN=16: a sixteenth of the cases of a test that has many.
+# THIN=32: one in 32 of the cases of a test that has many.
 THIN ?= 1
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
