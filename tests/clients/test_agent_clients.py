@@ -17,7 +17,7 @@ from tests.clients.test_evaluation_clients import available
 from tests.serve.test_serve_tools import PARAMETERS, TEMPLATES
 from tests.served import Served, chat_model, eventually, served
 
-pytestmark = pytest.mark.clients
+pytestmark = pytest.mark.agents
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # which goes to the network
 KEY = "k" * 32
 TURNS = 3
