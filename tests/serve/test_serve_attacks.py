@@ -113,6 +113,16 @@ def test_the_values_of_a_body_are_counted_before_they_are_made(item: str) -> Non
         read_json(b"[" + ",".join([item] * (MAX_VALUES + 1)).encode() + b"]")
 
 
+@pytest.mark.parametrize("depth", [150, 220, 300, 450])
+def test_a_deep_schema_is_refused(locked: Served, depth: int) -> None:
+    """What reads a schema calls itself for each level."""
+    schema = '{"properties":{"a":' * depth + '{"not":{}}' + "}}" * depth
+    tool = f'{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}'
+    asked = f'{{"messages":[{{"role":"user","content":"a"}}],"tools":[{tool}],"max_tokens":2}}'
+    got = locked.post("/v1/chat/completions", asked.encode(), authorization=f"Bearer {KEY}")
+    assert got.status == 400 and got.body["error"]["message"] == "the body is nested too deeply"
+
+
 @pytest.mark.parametrize("text", ["{[,", '\\"{', "\\\\", '\\\\\\",'])
 def test_what_is_in_a_text_does_not_count(text: str) -> None:
     prompt = read_json(b'{"prompt": "' + text.encode() * MAX_VALUES + b'"}')["prompt"]

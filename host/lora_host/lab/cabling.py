@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,21 +32,16 @@ def name(port: Port) -> str:
 def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabling:
     """The cabling derived from the ports' results. `found` is [board][port]; `serials` by board.
     Boards are told apart by serial: of boards with one serial no cable is named."""
-    shared = sorted({serial for serial in serials if list(serials).count(serial) > 1})
-    if shared:
-        who = {s: [b for b, serial in enumerate(serials) if serial == s] for s in shared}
-        return Cabling(
-            (),
-            tuple(
-                f"boards {', '.join(map(str, boards))} have one serial, {serial}: whose frames "
-                "arrive cannot be told; expected a serial a card"
-                for serial, boards in who.items()
-            ),
-            (),
-        )
+    problems = [
+        f"boards {', '.join(str(b) for b, one in enumerate(serials) if one == serial)} have one "
+        f"serial, {serial}: whose frames arrive cannot be told; expected a serial a card"
+        for serial, count in Counter(serials).items()
+        if count > 1
+    ]
+    if problems:
+        return Cabling((), tuple(problems), ())
     board_of = {serial: board for board, serial in enumerate(serials)}
     received: dict[Port, Port] = {}
-    problems: list[str] = []
     silent: list[Port] = []
     for board, ports in enumerate(found):
         for port, link in enumerate(ports):

@@ -11,12 +11,13 @@ from lora_sdk.serve.errors import ApiError
 
 MAX_VALUES = (1 << 18) + (1 << 12)
 """Values of a request: token ids of a whole vocabulary, and what is around them."""
+MAX_DEPTH = 256  # objects and lists within each other: what reads a schema calls itself
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_json(raw: bytes | bytearray) -> Any:
-    """The value of a text. ApiError 400 where it is none, or has too many values."""
+    """The value of a text. ApiError 400 where it is none, has too many values, or is too deep."""
     _check_values(raw)
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
@@ -31,7 +32,19 @@ def read_json(raw: bytes | bytearray) -> Any:
     except ValueError as error:
         where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise ApiError(400, f"the body is not JSON{where}") from None
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise ApiError(400, "the body is nested too deeply")
     return value
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [
+            inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return depth
 
 
 def _check_values(raw: bytes | bytearray) -> None:
