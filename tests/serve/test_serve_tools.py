@@ -171,7 +171,11 @@ def test_forced_calls_follow_references_of_their_schemas(family: tuple[str, Serv
     schemas = [
         {
             "type": "object",
-            "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"anyOf": [{"$ref": "#"}, False]}},
+            "properties": {
+                "p": {"$ref": "#/$defs/P"},
+                "q": {"anyOf": [{"$ref": "#"}, False]},
+                "default": {"$ref": "#/$defs/P"},
+            },
             "required": ["p"],
             "additionalProperties": False,
             "$defs": {"P": {"enum": allowed}},
@@ -183,7 +187,7 @@ def test_forced_calls_follow_references_of_their_schemas(family: tuple[str, Serv
         for i, schema in enumerate(schemas)
     ]
     seen = set()
-    for seed in range(6):
+    for seed in range(16):
         (got,) = ask(
             server, tools=tools, tool_choice="required", parallel_tool_calls=False, seed=seed,
             temperature=2,

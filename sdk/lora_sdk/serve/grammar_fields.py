@@ -16,10 +16,10 @@ MAX_SCHEMA = 1 << 16  # characters
 MAX_GRAMMAR = 1 << 14
 MAX_REGEX = 1 << 12
 
-AS_THEY_ARE = ("const", "enum", "default", "examples")
+_AS_THEY_ARE = ("const", "enum", "default", "examples")
 """Keywords of a schema that hold values."""
-
 _BY_NAME = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+"""Those that hold schemas by name."""
 
 Schema = dict[str, Any]
 Choices = Annotated[list[Annotated[str, Field(min_length=1)]], items(1, 1024)]
@@ -108,7 +108,7 @@ def schema_grammar(schema: Schema | str) -> str:
     text = schema if isinstance(schema, str) else json.dumps(schema)
     _check_size(text, MAX_SCHEMA)
     if '"not"' in text:
-        plain = _without_not(json.loads(text))
+        plain = rewritten(json.loads(text), _without_not)
         if plain is False:
             raise ValueError("it allows no text")
         text = json.dumps(plain)
@@ -116,24 +116,28 @@ def schema_grammar(schema: Schema | str) -> str:
     return LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
 
 
-def _without_not(schema: Any) -> Any:
-    """The same schema where "not" of everything, as generators of schemas write "nothing", is
-    false: llguidance knows no "not"."""
+def rewritten(schema: Any, change: Callable[[Schema], Any]) -> Any:
+    """The same with `change` of each schema in it, the inner ones first."""
     if isinstance(schema, list):
-        return [_without_not(one) for one in schema]
+        return [rewritten(one, change) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("not", False) in ({}, True):
-        return False
     found = {}
     for key, value in schema.items():
         if key in _BY_NAME and isinstance(value, dict):
-            found[key] = {name: _without_not(one) for name, one in value.items()}
-        elif key in AS_THEY_ARE:
-            found[key] = value
-        elif key != "not" or value is not False:
-            found[key] = _without_not(value)
-    return found
+            found[key] = {name: rewritten(one, change) for name, one in value.items()}
+        else:
+            found[key] = value if key in _AS_THEY_ARE else rewritten(value, change)
+    return change(found)
+
+
+def _without_not(schema: Schema) -> Any:
+    """A "not" of everything, as generators of schemas write "nothing", is false, and one of nothing
+    goes: llguidance knows no "not"."""
+    refused = schema.get("not", False)
+    if refused in ({}, True):
+        return False
+    return {key: value for key, value in schema.items() if key != "not" or refused is not False}
 
 
 def _from_regex(regex: str) -> str:

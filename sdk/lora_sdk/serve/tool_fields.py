@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError
-from lora_sdk.serve.grammar_fields import AS_THEY_ARE
+from lora_sdk.serve.grammar_fields import rewritten
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 
@@ -117,14 +117,11 @@ def forced_schema(
 
 def _moved(schema: Any, place: str) -> Any:
     """A schema that lies at `place` in another: references into itself lead there."""
-    if isinstance(schema, list):
-        return [_moved(one, place) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {
-        key: value if key in AS_THEY_ARE else _moved(value, place) for key, value in schema.items()
-    }
-    target = found.get("$ref")
-    if isinstance(target, str) and target.startswith("#"):
-        found["$ref"] = place + target[1:]
-    return found
+
+    def moved(one: dict[str, Any]) -> dict[str, Any]:
+        target = one.get("$ref")
+        if isinstance(target, str) and target.startswith("#"):
+            return {**one, "$ref": place + target[1:]}
+        return one
+
+    return rewritten(schema, moved)
