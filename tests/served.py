@@ -115,7 +115,7 @@ def served(open_engine: Callable[[Any], Engine], **settings: Any) -> AbstractCon
 @contextmanager
 def served_backend(open_backend: Callable[[Any], Backend], **settings: Any) -> Iterator[Served]:
     """A ready server of this backend. It is drained at the end."""
-    chosen = Settings(**{"name": "demo", "port": 0, "drain_timeout": 5.0, **settings})
+    chosen = Settings(**{"names": ("demo",), "port": 0, "drain_timeout": 5.0, **settings})
     server = Server(chosen, open_backend)
     with listen(chosen) as listener:
         loop = asyncio.new_event_loop()

@@ -32,7 +32,7 @@ def test_loading_is_told_and_can_be_stopped() -> None:
         go_on.wait(30)
         return EngineBackend(Engine(progress=progress))
 
-    settings = Settings(name="demo", port=0)
+    settings = Settings(names=("demo",), port=0)
     server = Server(settings, slowly)
     with listen(settings) as listener:
         loop = asyncio.new_event_loop()

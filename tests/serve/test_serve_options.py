@@ -226,11 +226,11 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert connection.getresponse().status == 200
         connection.close()
         with pytest.raises(RequestError, match="take another --uds"):
-            server_module.listen(Settings(name="b", uds=str(path)))
+            server_module.listen(Settings(names=("b",), uds=str(path)))
     path.unlink()
     path.write_text("a file")
     with pytest.raises(RequestError, match="take another --uds"):
-        server_module.listen(Settings(name="b", uds=str(path)))
+        server_module.listen(Settings(names=("b",), uds=str(path)))
     assert path.read_text() == "a file"
 
 
@@ -300,6 +300,6 @@ def test_tls(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) ->
 def test_files_of_tls_that_do_not_fit(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = map(str, certificate)
     for files in ((key, key), (cert, cert), (cert, None), (str(tmp_path / "none"), key)):
-        settings = Settings(name="a", ssl_certfile=files[0], ssl_keyfile=files[1])
+        settings = Settings(names=("a",), ssl_certfile=files[0], ssl_keyfile=files[1])
         with pytest.raises(RequestError, match="PEM"):
             server_module._tls(settings)

@@ -32,7 +32,7 @@ class Serving:
 def serving(open_engine: Callable[[Any], Engine]) -> Iterator[Serving]:
     """A server of this engine. It is drained at the end. What opening the engine raises is
     raised."""
-    settings = Settings(name="soak", port=0, drain_timeout=5.0)
+    settings = Settings(names=("soak",), port=0, drain_timeout=5.0)
     failed: list[BaseException] = []
     server = Server(settings, lambda progress: EngineBackend(open_engine(progress)))
     with listen(settings) as listener:

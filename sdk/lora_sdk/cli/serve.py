@@ -101,7 +101,7 @@ def serve(
         check_exposure(options["host"], keys, insecure)
     if not options["names"]:
         options["names"] = (EngineOptions(**engine_arguments).folder.resolve().name,)
-    settings = Settings(keys=keys, name=options["names"][0], **options)
+    settings = Settings(keys=keys, **options)
     try:
         from lora_sdk.serve.server import run_server
     except ImportError as error:

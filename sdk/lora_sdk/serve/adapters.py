@@ -35,7 +35,7 @@ async def load(service: Service, body: LoadBody) -> dict[str, Any]:
     """Read an adapter into host memory. Raises ApiError."""
     engine, name = service.engine, body.lora_name
     root, folder = _folder(service, body.lora_path)
-    if name in (service.settings.name, *service.settings.names, *service.adapters):
+    if name in (*service.settings.names, *service.adapters):
         raise ApiError(400, f"the name {name!r:.140} is taken", param="lora_name")
     if len(service.adapters) >= MAX_LOADED:
         raise ApiError(400, f"{MAX_LOADED} adapters are loaded; unload one", param="lora_name")

@@ -187,7 +187,7 @@ class Service:
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""
-        if model is None or model == self.settings.name or model in self.settings.names:
+        if model is None or model in self.settings.names:
             return None
         if model in self.adapters:
             return model
@@ -199,15 +199,14 @@ class Service:
     def models(self) -> list[dict[str, object]]:
         """The base model and all adapters, as `/v1/models` lists them."""
         engine = self.engine
-        base = self.settings.name
         shared = {"object": "model", "created": self._created, "owned_by": "lora-fpga"}
-        names = dict.fromkeys((base, *self.settings.names))
+        names = dict.fromkeys(self.settings.names)
         listed: list[dict[str, object]] = [
             {"id": name, **shared, "parent": None, "max_model_len": engine.context}
             for name in names
         ]
         listed += [
-            {"id": name, **shared, "parent": base, "max_model_len": engine.context}
+            {"id": name, **shared, "parent": self.settings.name, "max_model_len": engine.context}
             for name in self.adapters
         ]
         return listed

@@ -25,7 +25,6 @@ class Settings:
 
     `keys`: SHA-256 digests of the accepted API keys, none for an open server."""
 
-    name: str = option("", help="the model's name for clients")
     names: Sequence[str] = option(
         (),
         help="the model's name for clients; further ones mean the same",
@@ -134,6 +133,11 @@ class Settings:
         low=0,
         high=MAX_SECONDS,
     )
+
+    @property
+    def name(self) -> str:
+        """The model's first name."""
+        return self.names[0] if self.names else ""
 
     def __post_init__(self) -> None:
         check_options(self)
