@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fcntl import F_DUPFD, fcntl
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class Page:
     def open(self, url: str) -> None:
         """Go there."""
         self.call("Page.navigate", url=url)
+
+    def reload(self) -> None:
+        """Load the page again, and wait until the old one is gone."""
+        self.value("window.old = true")
+        self.call("Page.reload")
+        self.until("window.old === undefined")
 
     def value(self, expression: str) -> Any:
         """What JavaScript makes of an expression; promises are waited for."""
@@ -150,9 +157,8 @@ def browser(chromium: str, profile: Path) -> Iterator[Browser]:
     ours_in, theirs_out = os.pipe()
     theirs_in, ours_out = os.pipe()
 
-    def pipes() -> None:  # it reads commands from 3 and answers on 4
-        reads, writes = os.dup(theirs_in), os.dup(theirs_out)
-        high = [os.dup2(reads, 63), os.dup2(writes, 64)]
+    def pipes() -> None:  # it reads commands from 3 and answers on 4, which either pipe may have now
+        high = [fcntl(end, F_DUPFD, 5) for end in (theirs_in, theirs_out)]
         for wanted, held in zip((3, 4), high, strict=True):
             os.dup2(held, wanted)
 

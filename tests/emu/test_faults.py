@@ -95,7 +95,7 @@ def test_a_board_that_never_answers_is_a_hang_with_a_report(
         began = time.monotonic()
         with pytest.raises(HangError, match="board 2"):
             Driver(runner).feed(0, TOKENS, (4,))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         report = runner.cluster.report()
     assert "board 2" in report and "MPU" in report and "0x" in report
 

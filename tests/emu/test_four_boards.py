@@ -93,7 +93,7 @@ def test_a_link_that_goes_down_fails_the_step_naming_both_ends(
         began = time.monotonic()
         with pytest.raises(LinkError) as caught:
             logits(runner)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         message = str(caught.value)
         assert "board 1" in message and "board 2" in message
         assert "port 1" in message and "port 0" in message

@@ -234,6 +234,6 @@ def test_ctrl_c_ends_a_step_cleanly_and_boards_still_work(folder: Path, kernels:
             output, errors = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert time.monotonic() - sent < 5
+    assert time.monotonic() - sent < 15
     assert output.startswith("interrupted") and process.returncode == -signal.SIGINT
     assert "From cffi callback" not in errors and errors.rstrip().endswith("KeyboardInterrupt")

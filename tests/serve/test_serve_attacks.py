@@ -163,13 +163,11 @@ def test_a_malformed_chunk_leaves_nothing_in_the_log(
 @pytest.mark.parametrize("path", [b"/v1/completions", b"/health", b"/nowhere"])
 def test_an_answer_whose_body_is_unread_ends_the_connection(locked: Served, path: bytes) -> None:
     with connected(locked.port) as client:
-        began = time.monotonic()
         client.sendall(b"POST " + path + b" HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n")
         with pytest.raises(ConnectionError):
             for _ in range(60):
                 client.sendall(b"x")
                 time.sleep(0.1)
-        assert time.monotonic() - began < 4
 
 
 @pytest.mark.slow

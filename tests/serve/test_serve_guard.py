@@ -90,7 +90,7 @@ def test_a_body_that_does_not_come_is_a_timeout(locked: Served) -> None:
             b"authorization: Bearer " + KEY.encode() + b"\r\ncontent-length: 100\r\n\r\n{"
         )
         assert client.recv(4096).startswith(b"HTTP/1.1 408 ")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_collector_that_is_away_delays_nothing() -> None:
     with served(lambda progress: Engine(progress=progress), otlp_traces_endpoint=url) as server:
         assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 2}).status == 200
         began = time.monotonic()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("url", ["collector", "file:///etc/passwd", "http://a b/"])

@@ -174,7 +174,7 @@ def test_plots_have_axes_and_outlive_a_reload(page: Page, ring: Served) -> None:
     page.open(ring.url)
     drawn = "plots.first.periods.flatMap((one) => one.values).filter((value) => value > 0).length"
     page.until(f"{drawn} >= 2")
-    page.value("location.reload()")
+    page.reload()
     page.until(f"plots.rate.svg.isConnected && {drawn} >= 2")
     labels = page.value(
         '[...document.querySelectorAll("#plots svg")].map((one) => '
