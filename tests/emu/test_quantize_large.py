@@ -39,12 +39,12 @@ def made(folder: Path, **fields: int) -> Path:
 
 @pytest.mark.slow
 def test_of_more_layers_no_more_is_in_memory(large_folder: Callable[[int, int], Path]) -> None:
-    """Six layers more are 154 MB of FP16. The peak, reached by the fourth, may grow by a third."""
+    """Twelve layers more are 77 MB of FP16. The peak, reached by the fourth, may grow by a third."""
     folder, peaks = large_folder(GB, GB), []
-    for layers in (4, 10):
+    for layers in (4, 16):
         model = made(
-            folder, hidden_size=1024, num_hidden_layers=layers, num_attention_heads=8,
-            num_key_value_heads=8, intermediate_size=2816, vocab_size=512,
+            folder, hidden_size=512, num_hidden_layers=layers, num_attention_heads=4,
+            num_key_value_heads=4, intermediate_size=1408, vocab_size=512,
             max_position_embeddings=1024,
         )  # fmt: skip
         done = measured(
@@ -54,7 +54,7 @@ def test_of_more_layers_no_more_is_in_memory(large_folder: Callable[[int, int], 
         assert done.returncode == 0, done.stderr.decode()
         peaks.append(done.peak)
     print(f"peaks: {[peak // MB for peak in peaks]} MB")
-    assert peaks[1] - peaks[0] < 51 * MB, peaks
+    assert peaks[1] - peaks[0] < 25 * MB, peaks
 
 
 def arguments_of(model: Path, out: Path) -> list[object]:

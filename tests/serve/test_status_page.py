@@ -300,7 +300,7 @@ def test_hostile_names_are_text(page: Page) -> None:
         engine.load_adapter(f"{HOSTILE} 2", adapter)
         return Hostile(engine)
 
-    with served_backend(opened, name=HOSTILE) as server:
+    with served_backend(opened, names=(HOSTILE,)) as server:
         page.open(server.url)
         page.until(READY)
         ask(page, HOSTILE, max_tokens=4, temperature=0)
