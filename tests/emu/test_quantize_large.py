@@ -39,7 +39,7 @@ def made(folder: Path, **fields: int) -> Path:
 
 @pytest.mark.slow
 def test_of_more_layers_no_more_is_in_memory(large_folder: Callable[[int, int], Path]) -> None:
-    """Twelve layers more are 77 MB of FP16. The peak, reached by the fourth, may grow by a third."""
+    """Twelve layers more are 77 MB of FP16. The peak, reached by the fourth, may grow by 25."""
     folder, peaks = large_folder(GB, GB), []
     for layers in (4, 16):
         model = made(

@@ -19,6 +19,9 @@ COMMANDS = {
         "lora_sdk.cli.boardd:boardd", "serve this host's boards to other hosts and processes"
     ),
     "chat": Entry("lora_sdk.cli.chat:chat", "talk to a model that has a chat template"),
+    "diff": Entry(
+        "lora_lab.cli.diff:diff", "the first operation whose values differ between two set-ups"
+    ),
     "doctor": Entry(
         "lora_sdk.cli.doctor:doctor", "check drivers, runtimes, rights, device nodes and limits"
     ),

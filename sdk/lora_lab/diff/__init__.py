@@ -1,0 +1,1 @@
+"""The first operation whose values differ between two set-ups of boards."""
