@@ -39,10 +39,21 @@ def opened(folder: Path, **options: Any) -> Iterator[OpenedModel]:
         yield model
 
 
-@pytest.mark.parametrize("name", ["gemma3", "opt"])
+def quantized(folder: Path) -> Path:
+    """A W8A8 model with static scales of activations."""
+    plain = write_checkpoint(variant("llama_narrow"), folder / "plain")
+    done = command(LORA, "lab", "synth", plain, folder / "model", "--scheme", "w8a8")
+    assert done.returncode == 0, done.stderr.decode()
+    return folder / "model"
+
+
+@pytest.mark.parametrize("name", ["gemma3", "opt", "w8a8"])
 def test_every_operation_is_read_alike_on_boards(name: str, tmp_path: Path) -> None:
     """Boards hold other columns and read them in parts; NumPy kernels are a second opinion."""
-    folder = write_checkpoint(variant(name), tmp_path / "model")
+    if name == "w8a8":
+        folder = quantized(tmp_path)
+    else:
+        folder = write_checkpoint(variant(name), tmp_path / "model")
     with (
         opened(folder, boards=1) as one,
         opened(folder, boards=4) as four,
