@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lora_host.interrupt import ended_as_by_ctrl_c
 from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS
@@ -73,6 +74,9 @@ def quantize(
     weights, and the rounding, are found on the calibration text. One layer is in memory at a time.
     The end of that text is held out: bits per byte before and after are measured on it.
 
+    Progress goes to stderr, elsewhere than on a terminal as a line for each layer. Ctrl-C and
+    SIGTERM leave nothing behind but with --resume.
+
     With --resume a run that was interrupted, or killed, leaves its layers in the folder .OUT.resume
     beside OUT, and the same command goes on there. The result is the same, byte for byte.
     """
@@ -90,7 +94,8 @@ def quantize(
     source = text or calibration_path()
     tokenizer = Tokenizer(model, config.vocabulary)
     try:
-        with ProgressBar("quantizing", unit="layer") as progress:
+        shown = ProgressBar("quantizing layers and lm_head", unit="step", lines=True)
+        with ended_as_by_ctrl_c(), shown as progress:
             progress(0, config.layers + 1)  # the first layer takes a while
             found, held = windows_of(read_text(source), tokenizer, config, windows)
             report = quantize(model, out, recipe, found, progress, resume, held)
