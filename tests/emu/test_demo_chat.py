@@ -46,7 +46,7 @@ def test_chat_requests_of_the_demo_are_answered() -> None:
     [
         (("-n", 5), "5 tokens is the most that -n allows", "; cut by -n"),
         (("-n", -1, "-c", 32, "--ignore-eos"),
-         "the context of 32 positions is full; /reset forgets the conversation",
+         "the context of 32 positions is full; the next message drops what is oldest",
          "; cut by a full context of 32 positions"),
     ],
 )  # fmt: skip

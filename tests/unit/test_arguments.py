@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import io
 import inspect
 import pydoc
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -55,6 +58,19 @@ def test_help_lists_every_argument_with_its_text(shown: type) -> None:
     owner = EngineOptions if shown is Engine else shown
     for name, described in options_of(owner).items():
         assert f"{name}: {described.help}. " in text.replace("- ", "-")
+
+
+def test_help_of_the_engine_begins_with_three_lines_of_use() -> None:
+    """They run; the signature before them is short, and has all parameters for programs."""
+    lines = pydoc.plain(pydoc.render_doc(Engine)).splitlines()
+    body = [line.removeprefix(" |").removeprefix("  ") for line in lines[3:]]
+    assert body[0] == "Engine(model=None, boards=None, devices=(), ...)" and body[1] == ""
+    assert body[2].startswith("with Engine(") and body[5] == ""
+    written = "\n".join(body[2:5]).replace('"path/to/model", boards=4', "boards=2")
+    found: dict[str, Any] = {"Engine": Engine}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(written, found)
+    assert printed.getvalue().strip() and found["answer"].text.strip()
 
 
 def test_an_unknown_argument_is_named_with_its_neighbour() -> None:
