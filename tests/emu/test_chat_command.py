@@ -59,7 +59,7 @@ def test_answers_have_the_conversation_before_them_until_a_reset(trained: Path) 
     assert done.stdout.decode() == "".join(f"{answer}\n" for answer in answers)
     errors = done.stderr.decode()
     assert f"last answer: {first.prompt_tokens} prompt and 6 new tokens" in errors
-    assert f"context: {first.prompt_tokens + 6} of 1024 positions" in errors
+    assert f"context: {first.prompt_tokens + 5} of 1024 positions" in errors
     assert "no command '/rset'; did you mean '/reset'?" in errors
     assert "more than the context of 1024; shorten it; /reset forgets" in errors
     assert "Ctrl-D ends" in errors and "Traceback" not in errors

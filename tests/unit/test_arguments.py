@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import io
 import inspect
+import io
 import pydoc
 import re
 from collections.abc import Iterator

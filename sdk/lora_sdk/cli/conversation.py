@@ -130,7 +130,7 @@ class Conversation:
             watch.stop()
             self._total.add(watch)
             self._answers += 1
-            self._used = watch.prompt + watch.new
+            self._used = watch.prompt + max(0, watch.new - 1)  # the last token is not run
             if texts or reason == "stopped":
                 print(flush=True)
         if reason == "length":
