@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from . import abi, axlf
+from .control_alone import CONTROL_KERNEL, LINK_KERNELS
 from .errors import OverlayError
 from .kernel_metadata import (
     GLOBAL,
@@ -37,8 +38,6 @@ PLATFORM = "xilinx_u280_gen3x16_xdma_base_1"
 PART = "xcu280-fsvh2892-2L-e"
 _SHELL = {"vendor": "xilinx", "board_id": "u280", "name": "gen3x16_xdma_base"}
 EMULATION_MARK = b"emulation: holds no bitstream"
-CONTROL_KERNEL = "lora_ctrl"
-LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
 _NAMESPACE = UUID("6f1d5c0e-9a3b-4d0c-8a51-0d7c1b1c280f")
 _MEMORY_KINDS = {"hbm": axlf.MEM_HBM, "ddr": axlf.MEM_DDR4}
 _CARD_DDR_BASE, _CARD_DDR_STEP = 0x40_0000_0000, 0x10_0000_0000

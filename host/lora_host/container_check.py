@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from . import axlf
 from .alveo_container import EMULATION_MARK, Description, describe
+from .control_alone import refuse_control_alone
 from .errors import OverlayError
 from .kernel_metadata import GLOBAL
 from .overlay import Overlay
@@ -27,9 +28,11 @@ class Difference:
 
 
 def check_container(container: Xclbin, overlay: Overlay, name: str) -> None:
-    """OverlayError that names the first difference and the number of others."""
+    """OverlayError that names the first difference and the number of others, or says that the
+    container holds the control alone."""
     found = differences(container, overlay)
     if found:
+        refuse_control_alone(_ips(container), name)
         more = f" (and {len(found) - 1} more: lora inspect {name})" if len(found) > 1 else ""
         raise OverlayError(
             f"{name}: {found[0]}{more}; take the container that belongs to {overlay.name}"

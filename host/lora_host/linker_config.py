@@ -4,7 +4,8 @@ ports and their banks, streams to the link cores, clock. The linker chooses the 
 
 from __future__ import annotations
 
-from .alveo_container import CONTROL_KERNEL, LINK_KERNELS, Description, describe, instance_name
+from .alveo_container import Description, describe, instance_name
+from .control_alone import CONTROL_KERNEL, LINK_KERNELS
 from .kernel_metadata import GLOBAL
 from .overlay import Overlay
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .bounded_xml import XmlFault, parse_xml
+from .control_alone import CONTROL_KERNEL, LINK_KERNELS, refuse_control_alone
 from .errors import OverlayError
 from .gzip_file import GZIP, LIMIT, GzipFault, unpack
 from .overlay import Overlay, load_overlay
@@ -30,8 +31,6 @@ MAP_NAME, DESIGN_NAME = "system_map.xml", "design.pdi"
 _KINDS = (".pdi", ".xml", ".json")  # others than PDIs and the map are reports, which nobody reads
 PLATFORMS = ("Hardware", "Emulation", "Simulation")
 KERNEL_RANGE = 0x10000
-CONTROL_KERNEL = "lora_ctrl"
-LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
 # Scalars of lora_ctrl as registers: name, offset (lora/abi.h), 32-bit words.
 SCALARS = (
     ("operation", 0x10, 1),
@@ -325,6 +324,7 @@ def check_vrtbin(vrtbin: Vrtbin, overlay: Overlay, name: str) -> None:
     """OverlayError, with found and expected values, if an archive does not match its manifest."""
     found = differences(vrtbin, overlay)
     if found:
+        refuse_control_alone([kernel.name for kernel in vrtbin.kernels], name)
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise OverlayError(
             f"{name}: {found[0]}{more}; take the vrtbin that belongs to {overlay.name}"

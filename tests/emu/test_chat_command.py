@@ -20,6 +20,7 @@ from tests.commands import LORA, command, one_line_error
 from tests.processes import environment
 from tests.variants import variant, write_checkpoint
 
+SYSTEM = {"role": "system", "content": "kind"}
 TEMPLATE = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
 
 
@@ -58,10 +59,43 @@ def test_answers_have_the_conversation_before_them_until_a_reset(trained: Path) 
     assert done.stdout.decode() == "".join(f"{answer}\n" for answer in answers)
     errors = done.stderr.decode()
     assert f"last answer: {first.prompt_tokens} prompt and 6 new tokens" in errors
-    assert f"context: {first.prompt_tokens + 6} of 1024 positions" in errors
+    assert f"context: {first.prompt_tokens + 5} of 1024 positions" in errors
     assert "no command '/rset'; did you mean '/reset'?" in errors
     assert "more than the context of 1024; shorten it; /reset forgets" in errors
     assert "Ctrl-D ends" in errors and "Traceback" not in errors
+
+
+def test_the_oldest_turns_are_dropped_where_the_context_is_full(trained: Path) -> None:
+    """Three turns of some 70 positions each, in 256 of which an answer has 30; the system message
+    stays."""
+    words = ["alpha " * 20, "beta " * 20, "gamma " * 20, "delta " * 20]
+    asked = ("--system", "kind", "-n", 30, "-c", 256)
+    said = "".join(f"{one}\n" for one in words) + "/stats\n"
+    done = command(LORA, "chat", "--model", trained, *asked, input=said.encode())
+    assert done.returncode == 0
+    dropped = [s for s in done.stderr.decode().splitlines() if "dropped" in s]
+    assert dropped and set(dropped) == {
+        "the context of 256 positions is full: dropped 1 turn, the oldest"
+    }
+    with Engine(trained, context=256) as engine:
+        messages: list[dict[str, str]] = []
+        answers = []
+        for one in words:
+            messages.append({"role": "user", "content": one.strip()})
+            while len(engine.chat_tokens([SYSTEM, *messages])) > 256 - 30:
+                del messages[:2]
+            answers.append(engine.chat([SYSTEM, *messages], max_tokens=30).text)
+            messages.append({"role": "assistant", "content": answers[-1]})
+    assert done.stdout.decode() == "".join(f"{answer}\n" for answer in answers)
+    assert len(messages) == 8 - 2 * len(dropped)
+
+
+def test_a_question_that_never_fits_drops_nothing(trained: Path) -> None:
+    said = "hello\n" + "x" * 2400 + "\nmore\n"
+    done = command(LORA, "chat", "--model", trained, "-n", 6, input=said.encode())
+    again = command(LORA, "chat", "--model", trained, "-n", 6, input=b"hello\nmore\n")
+    assert done.stdout == again.stdout
+    assert b"more than the context" in done.stderr and b"dropped" not in done.stderr
 
 
 def test_a_base_model_is_refused_before_it_is_loaded(folder: Path, tmp_path: Path) -> None:

@@ -46,13 +46,15 @@ def test_chat_requests_of_the_demo_are_answered() -> None:
     [
         (("-n", 5), "5 tokens is the most that -n allows", "; cut by -n"),
         (("-n", -1, "-c", 32, "--ignore-eos"),
-         "the context of 32 positions is full; /reset forgets the conversation",
+         "the context of 32 positions is full; the next message drops what is oldest",
          "; cut by a full context of 32 positions"),
     ],
 )  # fmt: skip
 def test_an_answer_says_what_cut_it(flags: tuple[object, ...], chat: str, run: str) -> None:
     talked = [flag for flag in flags if flag != "--ignore-eos"]
-    done = command(LORA, "chat", *talked, input=f"{QUESTION}\n".encode())
+    done = command(LORA, "chat", *talked, input=f"{QUESTION}\n/stats\n".encode())
+    if "-c" in flags:
+        assert "context: 32 of 32 positions" in done.stderr.decode()
     assert f"the answer was cut: {chat}\n" in done.stderr.decode()
     assert lora_run(*flags, "-p", "def f(").stderr.decode().endswith(f"{run}\n")
     ended = lora_run("-n", 40, "-p", "def f(", "--stop", "(").stderr.decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -14,7 +15,9 @@ from lora_sdk.cli.grouped_help import name_of
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.run_command import GROUPS, lora_run
 from tests.commands import LORA, RUN, command
+from tests.processes import ROOT
 from tests.terminal import on_terminal
+from tests.variants import variant, write_checkpoint
 
 SAID = [
     "plan --model llama2-70b --boards 64 --stages 4",
@@ -29,13 +32,43 @@ SAID = [
     "lab model --design own-u280 --model llama2-7b --boards 8 --hosts 4",
     "lab model --fleet examples/fleet.yaml",
     "lab torture --kinds",
+    "lab torture --runs 1",
     "lab spec show",
+    "lab spec show --full",
+    "lab spec design own-u280 llama2-7b -c 128",
+    "lab spec tune models/demo_draft lookup --text {text} --prompts 12 -o {out}/table.json",
+    "lab spec collect models/demo_draft lookup --text {text} --prompts 12 -o {out}/ranks.npz",
+    "lab bench --boards 2 --rounds 1 --tokens 8",
+    "lab bench --suite --only demo-size --rounds 1",
+    "lab dse --model gpt2-345m --precision fp16 --no-prefetch",
+    "lab plot scaling --boards 4 -o {out}/plot.svg",
+    "lab synth {tiny} {out}/synth",
     "doctor",
     "list",
     "links --device emu:u280 --device emu:u280",
-    "inspect models/demo",
+    "inspect overlays/lora_f_u280/lora_f_u280.xclbin",
+    "inspect overlays/lora_f_v80/lora_f_v80.vrtbin",
+    "validate --boards 2",
+    "eval --text {short}",
+    "quantize {tiny} {out}/quantized --scheme w8a8 --calibration {text} --windows 2",
+    "batch {prompts} {out}/answers.jsonl",
+    "overlay build lora_f_u280 --out {out}",
+    "boardd init {out}/keys --host lab1 --host 10.0.0.7",
+    "boardd serve --board emu:u280 --listen 127.0.0.1:7410 --keys {out}/nosuchkeys",
+    "boardd status tcp:127.0.0.1:9",
+    "chat --model nosuchfolder/of/a/model",
+    "fleet examples/nosuchfleet_of_this_name.yaml examples/prompts.jsonl",
+    "load --url http://127.0.0.1:9",
+    "program --device emu:u280",
+    "ray start --head-with-a-mistake",
+    "ray status",
+    "ray stop",
+    "reset --device emu:u280",
+    "serve --boards 3 --model nosuchfolder/of/a/model",
+    "top --url http://127.0.0.1:9",
     "nosuchcommand",
 ]
+"""Every command, as a person sees it; where it needs a server or a card, what it says of that."""
 
 
 def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -57,12 +90,32 @@ def test_help_fits(path: str, found: click.Command, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "80")
     text = found.get_help(click.Context(found, info_name=path))
     assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert [line for line in text.splitlines() if re.search(r"\w-$", line)] == []
     assert "\b" not in text
 
 
+def test_every_command_is_looked_at() -> None:
+    leaves = [path for path, found in HELP if not isinstance(found, click.Group)]
+    said = [f"lora {line} " for line in SAID] + ["lora-run "]
+    assert [path for path in leaves if not any(s.startswith(f"{path} ") for s in said)] == []
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Those that the lines of SAID name."""
+    folder = tmp_path_factory.mktemp("said")
+    tiny = write_checkpoint(variant("llama_linear"), folder / "tiny", "x3")
+    (folder / "short.txt").write_text("def main(one, two):\n    return one + two\n")
+    (folder / "prompts.jsonl").write_text('{"prompt": "import os", "max_tokens": 4}\n')
+    return {
+        "out": folder, "tiny": tiny, "text": ROOT / "tests" / "data" / "heldout.txt",
+        "short": folder / "short.txt", "prompts": folder / "prompts.jsonl",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("line", SAID)
-def test_what_is_said_fits(line: str) -> None:
-    screen = on_terminal(LORA, *shlex.split(line))
+def test_what_is_said_fits(line: str, files: dict[str, Path]) -> None:
+    screen = on_terminal(LORA, *shlex.split(line.format(**files)))
     assert screen.text.strip() and "Traceback" not in screen.text
     assert screen.too_long() == []
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +19,7 @@ from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.commands import LORA, command, one_line_error
-from tests.processes import ROOT
+from tests.processes import ROOT, environment
 from tests.variants import variant, write_checkpoint
 
 TEXT = "def one(two):\n    return three + 4\n"
@@ -85,3 +87,31 @@ def test_the_demo_model_loses_little(tmp_path: Path) -> None:
     assert on_boards(tmp_path / "eight", data, "int8-heads") / half < 1.005
     quantize(demo, tmp_path / "four", Recipe("w4a8"), windows)
     assert on_boards(tmp_path / "four", data, "int8") / floats < 1.04
+
+
+def started_on_demo(out: Path) -> subprocess.Popen[str]:
+    words = ["quantize", demo_model_path(), out, "--scheme", "w8a8", "--windows", "2", "--json"]
+    return subprocess.Popen(
+        [sys.executable, "-c", LORA, *map(str, words)], env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_elsewhere_than_on_a_terminal_progress_is_a_line_for_each_layer(tmp_path: Path) -> None:
+    with started_on_demo(tmp_path / "out") as started:
+        said, err = started.communicate(timeout=120)
+    assert started.returncode == 0 and json.loads(said)["scheme"] == "w8a8"
+    steps = json.loads((demo_model_path() / "config.json").read_text())["num_hidden_layers"] + 1
+    expected = [f"quantizing layers and lm_head: {done} of {steps}" for done in range(steps + 1)]
+    assert err.splitlines() == expected
+
+
+def test_sigterm_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with started_on_demo(tmp_path / "out") as started:
+        assert started.stderr is not None
+        while not started.stderr.readline().startswith("quantizing layers and lm_head: 1 of"):
+            assert started.poll() is None
+        assert [path.name.startswith(".out.") for path in tmp_path.iterdir()] == [True]
+        started.terminate()
+        assert "Traceback" not in started.communicate(timeout=60)[1]
+    assert started.returncode == 130 and list(tmp_path.iterdir()) == []

@@ -220,6 +220,8 @@ def test_commands_collect_tune_show_and_follow(
     (table,) = load_tables(model / "speculation.json")
     capsys.readouterr()
     assert lora_spec("show", model) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert lora_spec("show", model, "--full") == 0
     shown = capsys.readouterr().out.splitlines()  # a summary first
     assert shown[0].split() == ["draft", "boards", "objective", "gain"]
     assert shown[1].split()[:5] == ["lookup", "8", "x", "u280", "modelled"]

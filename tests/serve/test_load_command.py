@@ -11,8 +11,10 @@ from click.testing import CliRunner
 from lora_host.errors import RequestError, TransportError
 from lora_sdk.cli.load import load_command
 from lora_sdk.serve.load import Endpoint, Workload, load
+from tests.commands import LORA
 from tests.serve.test_serve_load import metrics
 from tests.served import Served
+from tests.terminal import on_terminal
 
 
 def run(*arguments: str) -> str:
@@ -37,6 +39,14 @@ def test_two_servers_are_asked_in_turn(server: Served) -> None:
     assert asked == 2 * 2 * (2 + 6) * 6  # servers, rounds, requests, tokens
     text = run(*urls, "--clients", "1", *short)
     assert "median of 2 rounds" in text and "times the tokens/s" in text
+
+
+def test_its_table_fits_a_terminal(server: Served) -> None:
+    short = ("--clients", 1, "--clients", 3, "--each", 1, "--prompt", 5, "--tokens", 4)
+    screen = on_terminal(LORA, "load", "--url", server.url, "--url", server.url, *short)
+    assert screen.status == 0
+    assert "first, ms" in next(s for s in screen.lines if s.endswith("  server"))
+    assert screen.too_long() == []
 
 
 def test_tokens_and_times_are_those_of_the_streams(server: Served) -> None:

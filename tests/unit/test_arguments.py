@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import pydoc
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -55,6 +58,50 @@ def test_help_lists_every_argument_with_its_text(shown: type) -> None:
     owner = EngineOptions if shown is Engine else shown
     for name, described in options_of(owner).items():
         assert f"{name}: {described.help}. " in text.replace("- ", "-")
+
+
+def imported(name: str) -> click.Command:
+    module, attribute = COMMANDS[name].location.split(":")
+    found = getattr(importlib.import_module(module), attribute)
+    assert isinstance(found, click.Command)
+    return found
+
+
+SAME = {"stop", "bad_words", "logit_bias", "stop_token_ids", "allowed_token_ids"}  # none of either
+
+
+def test_defaults_that_differ_are_in_one_table() -> None:
+    """Of flags beside the fields that they set, and of what a request to a server leaves out."""
+    from lora_sdk.serve.completions import CompletionBody
+
+    fields = {**options_of(EngineOptions), **options_of(SamplingParams)}
+    different = set()
+    for command in (lora_run, *map(imported, ("batch", "chat", "fleet", "serve"))):
+        for name, flag in command_flags(command).items():
+            one = fields.get(name)
+            if one is not None and not one.many and flag.default != one.default:
+                different.add(name)
+    served = {name: one.default for name, one in CompletionBody.model_fields.items()}
+    for name, one in options_of(SamplingParams).items():
+        if name in served and not one.many and served[name] != one.default:
+            different.add(name)
+    text = (PAGE.parent / "python.md").read_text().split("## Defaults that differ")[1]
+    rows = {line.split("|")[1].strip().strip("`") for line in text.split("##")[0].split("\n")
+            if line.startswith("| `")}  # fmt: skip
+    assert different - SAME == rows
+
+
+def test_help_of_the_engine_begins_with_three_lines_of_use() -> None:
+    """They run; the signature before them is short, and has all parameters for programs."""
+    lines = pydoc.plain(pydoc.render_doc(Engine)).splitlines()
+    body = [line.removeprefix(" |").removeprefix("  ") for line in lines[3:]]
+    assert body[0] == "Engine(model=None, boards=None, devices=(), ...)" and body[1] == ""
+    assert body[2].startswith("with Engine(") and body[5] == ""
+    written = "\n".join(body[2:5]).replace('"path/to/model", boards=4', "boards=2")
+    found: dict[str, Any] = {"Engine": Engine}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(written, found)
+    assert printed.getvalue().strip() and found["answer"].text.strip()
 
 
 def test_an_unknown_argument_is_named_with_its_neighbour() -> None:

@@ -87,6 +87,24 @@ def test_the_first_speed_of_boards_is_that_of_the_source(page: str) -> None:
         assert len(printed) == 3 and all(" ms in all, prefill" in line for line in printed[:2])
 
 
+def test_the_design_of_ones_own_is_timed_and_said_to_be_none(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(mine:.*?)```", PAGES["docs/timing.md"], re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text)
+    target = make_target(str(tmp_path / "mine.yaml"), None, shape_config("llama2-7b"), 1)
+    assert token_time(target, "", 128).tokens_per_second > rate(
+        "own-u280-4096", 1, "llama2-7b", 128
+    )
+    assert any("no hardware" in note for note in target.notes)
+
+
+def test_whole_times_in_the_text_are_the_models() -> None:
+    page = " ".join(PAGES["docs/timing.md"].split())
+    overlay = token_time(make_target("lora_f_u280", None, shape_config("llama2-7b"), 1), "", 128)
+    own = token_time(make_target("own-u280", None, shape_config("llama2-7b"), 4), "", 128)
+    assert f"in HBM: {overlay.latency_ms:.0f} ms a token at context 128, everything counted" in page
+    assert f"is charged, of its {own.latency_ms:.2f} in all (modelled)" in page
+
+
 def test_the_token_of_the_source_is_its_simulated_layers_and_the_rest() -> None:
     """32 layers, and between 2 and 4% more: lm_head of 32,000 columns, the final norm, argmax, what
     is left of a commit, and control."""

@@ -13,6 +13,8 @@ from lora_host.overlay import load_overlay
 from lora_lab.timing.designs import ArrayDesign, design_names, load_design
 from lora_lab.timing.dse import SHIPPED, Candidate, Exploration, manifest, paper_values
 from lora_lab.timing.facts import board_facts
+from lora_lab.timing.layout import Layout
+from lora_lab.timing.model import run_time
 from lora_lab.timing.resources import (
     LIMITS,
     resources,
@@ -20,6 +22,7 @@ from lora_lab.timing.resources import (
     vfu_dsp,
     weight_buffer_bram,
 )
+from lora_lab.timing.target import target_of
 from lora_lab.timing.validate import errors, validate
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
@@ -98,6 +101,18 @@ def test_searching_with_few_blocks_is_close_to_timing_all() -> None:
         values = {**paper_values("w8a8"), **changes}
         few, every = search.candidate(values, whole=False), search.candidate(values)
         assert few.seconds == pytest.approx(every.seconds, rel=0.03)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "w4a8"])
+def test_a_designs_time_is_that_of_lora_lab_model(precision: str) -> None:
+    """Of a whole request, with dispatch, the host's accesses and sums of weights."""
+    config = replace(shape_config("gpt2-345m"), layers=6)
+    found = Exploration("u280", 4, config, 32, 64).candidate(paper_values(precision))
+    report = run_time(target_of(found.design, "u280", config, Layout(4)), "", 32, 64)
+    assert found.seconds * 1e3 == pytest.approx(report.latency_ms, rel=0.002)
+    assert sum(found.totals.by.values()) == pytest.approx(found.seconds)
+    for part in ("dispatch", "host", "scrub"):
+        assert found.totals.by[part] * 1e3 == pytest.approx(report.breakdown_ms[part], rel=0.01)
 
 
 def test_infeasible_points_lose_and_unknown_variables_are_refused() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from lora_host import axlf
-from lora_host.container_check import differences
+from lora_host.container_check import check_container, differences
+from lora_host.errors import OverlayError
 from lora_host.overlay import load_overlay
-from lora_host.vrtbin import read_vrtbin
+from lora_host.vrtbin import check_vrtbin, read_vrtbin
 from lora_host.xclbin import read_xclbin
 from tests.vendor_rig import BIN, ROOT, environment, made, planned
 from tools.vendor_build import aurora_flow, steps
@@ -45,6 +46,8 @@ def test_an_xclbin_with_a_dummy_bitstream_loads(tmp_path: Path) -> None:
     expected |= {f"argument {bank} of lora_ctrl" for bank in banks}
     expected |= {f"bank of argument {bank} of lora_ctrl" for bank in banks | {"ddr_0"}}
     assert left == expected  # the control alone: what the manifest has and this kernel has not
+    with pytest.raises(OverlayError, match="holds lora_ctrl without link"):
+        check_container(container, load_overlay("lora_f_u280"), "lora_f_u280.xclbin")
 
 
 def test_a_vrtbin_with_a_dummy_bitstream_loads(tmp_path: Path) -> None:
@@ -56,6 +59,8 @@ def test_a_vrtbin_with_a_dummy_bitstream_loads(tmp_path: Path) -> None:
     (kernel,) = archive.kernels
     assert (kernel.name, kernel.base) == ("lora_ctrl", load_overlay("lora_w4a8_v80").block_base[0])
     assert dict(kernel.connections) == {"m_axi_ddr0": "DDR0"} and not archive.emulation
+    with pytest.raises(OverlayError, match="no model runs on it; take a build of KERNEL=card"):
+        check_vrtbin(archive, load_overlay("lora_w4a8_v80"), "x.vrtbin")
 
 
 @pytest.mark.parametrize(

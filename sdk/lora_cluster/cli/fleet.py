@@ -100,7 +100,7 @@ def fleet_command(file: Path, prompts: str, as_json: bool, quiet: bool, **option
     with Fleet.open(file, on_notice=partial(say, "lora fleet", "notice"), **more) as fleet:
         notes = load_adapters(fleet, adapters)
         if notes and not quiet:
-            click.echo("\n".join(notes), err=True)
+            show("\n".join(notes), err=True)
         figures = Figures()
         lines.run(fleet, figures)
         if not quiet:

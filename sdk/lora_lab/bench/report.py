@@ -7,6 +7,7 @@ from dataclasses import fields
 from statistics import median
 from typing import Any
 
+from lora_host.naming import counted
 from lora_lab.bench.rounds import Round
 
 FIGURES = tuple(field.name for field in fields(Round) if field.name != "reader")
@@ -45,8 +46,8 @@ def summarize(rounds: Sequence[Round], **facts: Any) -> dict[str, Any]:
 def table(report: dict[str, Any]) -> str:
     """The report as lines: median, min and max."""
     lines = [
-        f"{report['model']} on {report['boards']} emulated board(s), "
-        f"{report['threads']} thread(s), prompt {report['prompt_tokens']} + "
+        f"{report['model']} on {counted(report['boards'], 'emulated board')}, "
+        f"{counted(report['threads'], 'thread')}, prompt {report['prompt_tokens']} + "
         f"{report['new_tokens']} tokens",
         f"measured: median of {len(report['rounds'])} rounds (min .. max)",
     ]

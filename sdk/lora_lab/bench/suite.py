@@ -90,7 +90,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"{machine['memory_bytes'] / 2**30:.0f} GiB; {sets}; {machine['kernel']}, "
         f"Python {machine['python']}",
         "",
-        f"Measured: median of {report['rounds']} rounds (minimum .. maximum), ratios within a run.",
+        f"Measured: median of {report['rounds']} rounds (minimum .. maximum), ratios within a run. "
+        "Floor: what make bench holds a figure to; goal: what is aimed at.",
         "",
         "| what | found | floor | goal | |",
         "|---|---|---:|---:|---|",

@@ -55,9 +55,9 @@ def bench(
     fresh memory. The median of each figure is printed with min and max. Keep the machine idle
     meanwhile. `lora lab synth` writes a model of any published shape.
 
-    --suite writes models of several shapes into a temporary folder and measures them beside floors
-    and goals: decode, demo-size, prefill, together, long-context and large (LLaMA2-7B: 12 GB of
-    memory, 5 GB of disk)."""
+    --suite writes models of several shapes into a temporary folder and measures them beside floors,
+    which make bench holds them to, and goals. --only takes decode, demo-size, prefill, together,
+    long-context or large (LLaMA2-7B: 12 GB of memory, 5 GB of disk)."""
     if suite:
         given = [name for name in OF_A_MODEL if was_given(invoked, name)]
         if given:

@@ -98,9 +98,10 @@ def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
     )
 
 
-LEFT_OUT = (
-    "without dispatch by the firmware, host accesses and sums, which no variable here changes; "
-    "resources as LORA's were, not counts of this project's units (lora lab model --resources)"
+NOTE = (
+    "with dispatch by control in hardware, the host's accesses and sums of weights; by the "
+    "firmware that overlays have today it takes longer (lora plan --overlay); resources as LORA's "
+    "were, not counts of this project's units (lora lab model --resources)"
 )
 
 
@@ -109,6 +110,7 @@ def _plain(search: Exploration, best: Candidate) -> dict[str, Any]:
         "label": "modelled",
         "latency_ms": best.seconds * 1e3,
         "tokens_per_second": search.outputs / best.seconds,
+        "breakdown": {name: value * 1e3 for name, value in best.totals.by.items()},
         "values": dict(best.values),
         "clock_hz": best.design.clock_hz,
         "resources": {
@@ -116,15 +118,18 @@ def _plain(search: Exploration, best: Candidate) -> dict[str, Any]:
             for name, share in best.resources.shares(search.board).items()
         },
         "evaluated": search.evaluated,
-        "notes": [LEFT_OUT],
+        "notes": [NOTE],
     }
 
 
 def _text(search: Exploration, best: Candidate, model: str, took: float) -> str:
+    from lora_lab.timing.report import shares_text
+
     lines = [
         f"modelled: {best.seconds * 1e3:.2f} ms for {model} {search.inputs}:{search.outputs} on "
         f"{search.boards} x {search.board.name}, {search.outputs / best.seconds:.1f} tokens/s "
-        f"({search.evaluated} designs in {took:.1f} s)"
+        f"({search.evaluated} designs in {took:.1f} s)",
+        f"  of this: {shares_text(best.totals.by, best.seconds)}",
     ]
     for name, value in best.values.items():
         lines.append(f"  {name.replace('_', ' '):<16} {value}")
@@ -136,7 +141,7 @@ def _text(search: Exploration, best: Candidate, model: str, took: float) -> str:
             from lora_lab.timing.dse import paper_values
 
             paper = search.candidate(paper_values(precision))
-            lines.append(f"  the paper's {precision.upper():<5} would take "
+            lines.append(f"  the paper's {precision.upper():<5} so charged: "
                          f"{paper.seconds * 1e3:.2f} ms")  # fmt: skip
-    lines.append(f"  note: {LEFT_OUT}")
+    lines.append(f"  note: {NOTE}")
     return "\n".join(lines)

@@ -410,4 +410,4 @@ def _trace(
     shape = verify(rows, context) if mode == "sd" and rows > 1 else decode(context)
     target = make_target(design, board, find_config(model), boards, adapter, *links)
     dropped = write_trace(path, trace_target(target, shape))
-    click.echo(f"wrote {path}: {dropped} events dropped", err=True)
+    show(f"wrote {path}: {dropped} events dropped", err=True)

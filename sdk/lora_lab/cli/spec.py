@@ -34,9 +34,11 @@ spec.add_command(tune)
 spec.add_command(collect)
 
 
+FULL = "modelled: everything counted; wall: by the clock, emulated; --full prints the tables"
 SHOW = """\b
 Examples:
   lora lab spec show
+  lora lab spec show --full
   lora lab spec show DIR --json
 """
 
@@ -45,10 +47,11 @@ Examples:
 @click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("-m", "--model", "model", type=click.Path(path_type=Path), metavar="MODEL",
               help="the same as MODEL")  # fmt: skip
+@click.option("--full", is_flag=True, help="each table: tokens per round, times by context")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-def show(where: Path | None, model: Path | None, as_json: bool) -> None:
-    """Print the tables of a model's folder (default: the demo model's) or of a file."""
-    from lora_lab.cli.spec_report import as_dict, reports
+def show(where: Path | None, model: Path | None, full: bool, as_json: bool) -> None:
+    """Print what the tables of a model's folder (default: the demo model's) or of a file gain."""
+    from lora_lab.cli.spec_report import as_dict, reports, summary
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.spec.table import FILE_NAME, load_tables
 
@@ -62,7 +65,7 @@ def show(where: Path | None, model: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        click.echo(for_people(reports(tables)))
+        click.echo(for_people(reports(tables) if full else f"{summary(tables)}\n{FULL}"))
 
 
 DESIGN = """\b

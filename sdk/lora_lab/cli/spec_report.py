@@ -47,9 +47,9 @@ def reports(tables: Sequence[SpeculationTable]) -> str:
 
 
 def summary(tables: Sequence[SpeculationTable]) -> str:
-    """A line per table: what the best of its choices gains, and where plain decoding is used."""
+    """A line per table: what its choices gain, and where plain decoding is used."""
     lines = [f"{'draft':<18} {'boards':<9} {'objective':<9}  gain"]
-    for table in tables:
+    for table in sorted(tables, key=lambda one: (one.objective, _name(one), one.board, one.boards)):
         boards = f"{table.boards} x {table.board}"
         lines.append(f"{_name(table):<18} {boards:<9} {table.objective:<9}  {_gain(table)}")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.folding import show as say
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.opening.options import EngineOptions
@@ -77,7 +78,7 @@ def collect(
     measured = _measured(request, texts, None)
     save_measured(output, measured)
     rounds = len(measured.search.ranks), len(measured.held_out.ranks)
-    click.echo(f"wrote {output}: {rounds[0]} positions to search on, {rounds[1]} held out")
+    say(f"wrote {output}: {rounds[0]} positions to search on, {rounds[1]} held out")
 
 
 TUNE = """\b
@@ -139,13 +140,13 @@ def tune(
     if objective == "modelled":
         tables = modelled_tables(request, measured, setups, largest, path)
     else:
-        with _progress_bars() as show:
-            tables = wall_tables(request, measured, setups, largest, path, texts, show)
+        with _progress_bars() as bars:
+            tables = wall_tables(request, measured, setups, largest, path, texts, bars)
     put_tables(path, model.resolve().name, tables)
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        show(reports(tables))
+        say(reports(tables))
         click.echo(f"wrote {path}", err=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.model.shapes import SHAPES
@@ -88,5 +89,5 @@ def synth(
         )
     seconds = time.monotonic() - began
     size = f"{total / 1e9:.2f} GB of {scheme or dtype.upper()} weights"
-    click.echo(f"{folder}: {size}, {seconds:.1f} s (measured)")
+    show(f"{folder}: {size}, {seconds:.1f} s (measured)")
     return 0

@@ -58,8 +58,8 @@ class DraftCost(Protocol):
 
 
 class OverlayCost:
-    """Steps of a model placed on boards with an overlay, by their units alone, as in the committed
-    tables: with dispatch and the host charged, which a step pays once, longer trees would pay."""
+    """Steps of a model placed on boards with an overlay, with dispatch by its firmware, the host's
+    accesses and sums of weights: the times of `lora plan` and `lora lab model`."""
 
     def __init__(self, overlay: str, config: ModelConfig, boards: int) -> None:
         """Errors of the placement pass through."""
@@ -72,7 +72,7 @@ class OverlayCost:
     def seconds(self, shape: StepShape) -> float:
         """See StepCost."""
         timing = self._target.timing
-        return timing.machine.seconds(timing.step(shape).timeline.cycles)
+        return timing.machine.seconds(timing.whole(shape).cycles)
 
 
 class BoardTimes:

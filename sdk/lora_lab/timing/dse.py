@@ -12,12 +12,12 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_lab.timing.designs import ArrayDesign, load_design
 from lora_lab.timing.facts import board_facts
-from lora_lab.timing.machine import machine_of
+from lora_lab.timing.layout import Layout
 from lora_lab.timing.model import check_positions
+from lora_lab.timing.report import Totals
 from lora_lab.timing.resources import PORTS, Resources, onchip_tokens, port_count, resources
-from lora_lab.timing.schedule import schedule
-from lora_lab.timing.shape_ops import step_ops
 from lora_lab.timing.step import StepShape, decode, prefill
+from lora_lab.timing.target import ArrayTarget
 from lora_sdk.plan.partition import check_board_count
 
 if TYPE_CHECKING:
@@ -44,14 +44,19 @@ POINTS = 4  # contexts at which decoding is timed; linear in between
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of the space. `seconds`: modelled time of the request. `excess`: resources over
-    their limit, and by which share of the board."""
+    """One point of the space. `totals`: modelled time of the request, with dispatch, host accesses
+    and sums of weights. `excess`: resources over their limit, and by which share of the board."""
 
     values: Mapping[str, Any]
     design: ArrayDesign
     resources: Resources
-    seconds: float
+    totals: Totals
     excess: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """Modelled time of the request."""
+        return self.totals.seconds
 
     @property
     def feasible(self) -> bool:
@@ -123,30 +128,36 @@ class Exploration:
         if ports < port_count(self.board):
             share = ports / port_count(self.board)
             design = replace(design, hbm_efficiency=design.hbm_efficiency * share)
-        return Candidate(values, design, taken, self._seconds(design, whole), excess)
+        return Candidate(values, design, taken, self._totals(design, whole), excess)
 
-    def _seconds(self, design: ArrayDesign, exact: bool) -> float:
+    def _totals(self, design: ArrayDesign, exact: bool) -> Totals:
         whole = self.config.layers
 
-        def of_layers(shape: StepShape, layers: int) -> float:
+        def of_layers(layers: int) -> ArrayTarget:
             # Each block keeps its share of the on-chip cache.
-            held = design.kv_onchip_layers * layers / whole
-            machine = machine_of(replace(design, kv_onchip_layers=held), self.board)
-            ops = step_ops(machine, replace(self.config, layers=layers), self.boards, shape)
-            return machine.seconds(schedule(ops, machine.prefetch_cycles).cycles)
+            held = replace(design, kv_onchip_layers=design.kv_onchip_layers * layers / whole)
+            config = replace(self.config, layers=layers)
+            return ArrayTarget(held, self.board.name, config, Layout(self.boards))
 
-        def one(shape: StepShape) -> float:
-            # Blocks are equal: once the prefetch buffer is in a steady state, each takes as long.
-            if exact or whole <= 2 * RAMP:
-                return of_layers(shape, whole)
-            few, more = of_layers(shape, RAMP), of_layers(shape, 2 * RAMP)
-            return more + (whole - 2 * RAMP) / RAMP * (more - few)
+        # Blocks are equal: once the prefetch buffer is in a steady state, each takes as long.
+        counted = {whole: 1.0}
+        if not exact and whole > 2 * RAMP:
+            more = (whole - 2 * RAMP) / RAMP
+            counted = {2 * RAMP: 1 + more, RAMP: -more}
+        targets = [(of_layers(layers), share) for layers, share in counted.items()]
+        totals = Totals()
 
+        def add(shape: StepShape, times: float) -> None:
+            for target, share in targets:
+                totals.add(target.run(shape), times * share)
+
+        add(prefill(self.inputs), 1.0)
         first, last = self.inputs + 1, self.inputs + self.outputs
-        contexts = [first + (last - first) * i / (POINTS - 1) for i in range(POINTS)]
-        times = [one(decode(round(context))) for context in contexts]
-        inner = sum(times[1:-1]) + (times[0] + times[-1]) / 2
-        return one(prefill(self.inputs)) + inner / (POINTS - 1) * self.outputs
+        for i in range(POINTS):
+            context = round(first + (last - first) * i / (POINTS - 1))
+            weight = 1.0 if 0 < i < POINTS - 1 else 0.5
+            add(decode(context), weight / (POINTS - 1) * self.outputs)
+        return totals
 
     def exhaustive(self) -> Candidate:
         """The best of all points, for small spaces."""
@@ -208,7 +219,7 @@ def make(values: Mapping[str, Any], board: str) -> ArrayDesign:
         base,
         name="explored",
         origin="own",
-        control="ideal",  # no variable of the space changes dispatch; the prefetch buffer needs it
+        control="sequencer",  # the prefetch buffer needs it: firmware starts no stream early
         boards=(board,),
         array=(values["array_rows"], values["array_columns"]),
         tile=values["tile"],

@@ -18,6 +18,27 @@ Arguments = TypeVar("Arguments")
 Owner = TypeVar("Owner", bound=type)
 
 
+class ShortSignature(inspect.Signature):
+    """All parameters, of which the text names a few: `help` and notebooks print it before the
+    docstring, which describes each."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        first = [
+            one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+            for one in list(self.parameters.values())[:SHOWN]
+        ]
+        return f"({', '.join([*first, *['...'] * (len(self.parameters) > SHOWN)])})"
+
+    def format(self, **_width: Any) -> str:
+        """As `help` asks for it from Python 3.13 on."""
+        return str(self)
+
+
+SHOWN = 3
+
+
 def named_arguments(owner: Owner) -> Owner:
     """Class decorator for a described dataclass: RequestError names an unknown argument."""
     init: Callable[..., None] = owner.__init__  # type: ignore[misc]
@@ -52,7 +73,9 @@ def arguments_of(
         first = next(iter(inspect.signature(method).parameters.values()))
         fields = inspect.signature(owner)
         parameters = [first, *fields.parameters.values()]
-        call.__signature__ = fields.replace(parameters=parameters)  # type: ignore[attr-defined]
+        call.__signature__ = ShortSignature(  # type: ignore[attr-defined]
+            parameters, return_annotation=fields.return_annotation
+        )
         return call
 
     return wrap

@@ -146,5 +146,5 @@ def _discover(links: BareLinks, entries: Sequence[BoardEntry]) -> None:
         "cables": [vars(cable) for cable in cables],
     }
     for line in problems:
-        click.echo(line, err=True)
+        show(line, err=True)
     click.echo(yaml.safe_dump(content, sort_keys=False), nl=False)

@@ -16,6 +16,7 @@ from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters,
 from lora_sdk.cli.batch_journal import Journal, check_apart
 from lora_sdk.cli.batch_run import BatchRun, EngineRunner, Runner
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
@@ -104,7 +105,7 @@ def _runner(
             progress.close()
             notes = load_adapters(engine, adapters)
             if notes and not quiet:
-                click.echo("\n".join(notes), err=True)
+                show("\n".join(notes), err=True)
 
         if choice.wanted:
             with (

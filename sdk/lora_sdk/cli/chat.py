@@ -11,6 +11,7 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.outcome import say
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import argument_text
@@ -66,7 +67,7 @@ def chat(system: str | None, **options: Any) -> None:
     ):
         progress.close()
         for note in load_adapters(engine, adapters):
-            click.echo(note, err=True)
+            show(note, err=True)
         Conversation(engine, params, first).run()
         engine.confirm()
 

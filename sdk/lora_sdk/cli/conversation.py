@@ -26,7 +26,8 @@ KEYS = "Ctrl-C stops an answer, Ctrl-D ends."
 
 class Conversation:
     """Reads lines from standard input until its end. Each is a command or a user message, whose
-    answer is streamed to standard output. The messages so far are the context of the next."""
+    answer is streamed to standard output. The messages so far are the context of the next; where
+    they leave too little of it for an answer the oldest are dropped."""
 
     def __init__(self, engine: Engine, params: SamplingParams, system: str | None) -> None:
         self._engine = engine
@@ -80,12 +81,12 @@ class Conversation:
             self._error(f"no command {line.split()[0]!r:.40}; {did_you_mean(line, COMMANDS)}")
 
     def _ask(self, question: str) -> None:
-        self._messages.append({"role": "user", "content": question})
+        before = self._messages
         try:
-            tokens = self._engine.chat_tokens(self._messages)
+            tokens = self._fitting({"role": "user", "content": question})
             answer = self._answer(tokens)
         except (RequestError, ModelError) as error:
-            self._messages.pop()
+            self._messages = before
             reset = "; /reset forgets the conversation" if len(self._messages) > 1 else ""
             self._error(f"{error}{reset}")
             return
@@ -93,6 +94,23 @@ class Conversation:
             self._messages.append({"role": "assistant", "content": answer})
         else:  # stopped before it began: a template expects an answer to every question
             self._messages.pop()
+
+    def _fitting(self, question: dict[str, str]) -> list[int]:
+        """The prompt's tokens with the question. Messages of before that leave no room for an
+        answer, a quarter of the context or -n, are dropped, the oldest turns first."""
+        context, most, first = self._engine.context, self._params.max_tokens, len(self._first)
+        room = min(context // 4, context if most is None else most)
+        kept = [*self._messages, question]
+        tokens = self._engine.chat_tokens(kept)
+        while len(tokens) > context - room and len(kept) > first + 1:
+            del kept[first : first + 2]  # a question and its answer
+            tokens = self._engine.chat_tokens(kept)
+        dropped = (len(self._messages) + 1 - len(kept)) // 2
+        if dropped and len(tokens) < context:
+            turns = counted(dropped, "turn")
+            self._note(f"the context of {context} positions is full: dropped {turns}, the oldest")
+        self._messages = kept
+        return tokens
 
     def _answer(self, tokens: list[int]) -> str:
         """Stream the answer. Ctrl-C ends it; the part that was written is kept."""
@@ -112,7 +130,7 @@ class Conversation:
             watch.stop()
             self._total.add(watch)
             self._answers += 1
-            self._used = watch.prompt + watch.new
+            self._used = watch.prompt + max(0, watch.new - 1)  # the last token is not run
             if texts or reason == "stopped":
                 print(flush=True)
         if reason == "length":
@@ -124,7 +142,7 @@ class Conversation:
         most, context = self._params.max_tokens, self._engine.context
         if most is not None and watch.new >= most:
             return f"{counted(most, 'token')} is the most that -n allows"
-        return f"the context of {context} positions is full; /reset forgets the conversation"
+        return f"the context of {context} positions is full; the next message drops what is oldest"
 
     def _statistics(self) -> None:
         if self._last is None:

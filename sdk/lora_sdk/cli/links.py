@@ -82,7 +82,7 @@ def _discover(cluster: Any) -> None:
     cabling = actual(cluster.links_discover(), serials)
     click.echo(cluster_text(cluster.entries, serials, cabling), nl=False)
     for line in cabling.problems:
-        click.echo(line, err=True)
+        show(line, err=True)
 
 
 def _test(cluster: Any) -> list[str]:

@@ -9,6 +9,7 @@ from statistics import median
 import click
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.serve.load import Endpoint, Measured, Workload, load
@@ -23,7 +24,7 @@ With two URLs the servers are asked in turn, and the ratio of the first to the s
 keep both loaded with the same model. Exit code: 0 done, 1 a server did not answer, 2 refused."""
 FIGURES = {
     "tokens_per_second": "tokens/s",
-    "first_ms": "first token, ms",
+    "first_ms": "first, ms",
     "first_p99_ms": "p99",
     "gap_ms": "gap, ms",
     "gap_p99_ms": "p99",
@@ -121,19 +122,20 @@ def _row(
 
 def _table(report: list[dict[str, object]], prompt: int, tokens: int, rounds: int) -> str:
     lines = [
-        f"measured: median of {rounds} rounds, prompts of {prompt} + {tokens} tokens",
-        f"{'clients':>8}" + "".join(f"{label:>17}" for label in FIGURES.values()) + "  server",
+        f"measured: median of {counted(rounds, 'round')}, prompts of {prompt} + {tokens} tokens",
+        "first: time to the first token; gap: time between tokens",
+        f"{'clients':>7}" + "".join(f"{label:>10}" for label in FIGURES.values()) + "  server",
     ]
     for row in report:
         servers = row["servers"]
         assert isinstance(servers, list)
         for server in servers:
-            figures = "".join(f"{server[name]:17.1f}" for name in FIGURES)
-            lines.append(f"{row['clients']:>8}{figures}  {server['url']}")
+            figures = "".join(f"{server[name]:10.1f}" for name in FIGURES)
+            lines.append(f"{row['clients']:>7}{figures}  {server['url'].partition('://')[2]}")
         ratios = row.get("ratios")
         if isinstance(ratios, list):
             low, high = ratios[0], ratios[-1]
             lines.append(
-                f"{'':8}{median(ratios):17.2f} times the tokens/s ({low:.2f} .. {high:.2f})"
+                f"{'':7}{median(ratios):10.2f} times the tokens/s ({low:.2f} .. {high:.2f})"
             )
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
 from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
+from lora_sdk.cli.folding import show
 
 MOST_OF_AN_EMULATION = 1 << 20  # bytes of a container that is generated here
 
@@ -43,10 +44,10 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
         chosen = load_overlay(name)
         for path, content in artefacts(chosen, out or chosen.path.parent):
             if _holds(path, content):
-                click.echo(f"{path}: current")
+                show(f"{path}: current")
             elif check:
                 stale += 1
-                click.echo(f"{path}: not current; run 'lora overlay build'")
+                show(f"{path}: not current; run 'lora overlay build'")
             elif _may_hold_a_bitstream(path):
                 raise RequestError(
                     f"{path}: a container without the emulation's mark, perhaps a bitstream, is "
@@ -54,7 +55,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
                 )
             else:
                 _write(path, content)
-                click.echo(f"{path}: written, {len(content)} B")
+                show(f"{path}: written, {len(content)} B")
     if stale:
         raise SystemExit(1)
 

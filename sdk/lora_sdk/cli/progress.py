@@ -1,4 +1,4 @@
-"""Progress bar on stderr. Silent if stderr is not a terminal."""
+"""Progress bar on stderr. Without a terminal silent, or a line per step."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ T = TypeVar("T")
 
 
 class ProgressBar:
-    """A context manager and callback: call it with (done, total)."""
+    """A context manager and callback: call it with (done, total). `lines`: where stderr is no
+    terminal, a line for each step in place of nothing."""
 
-    def __init__(self, what: str, unit: str = "B", quiet: bool = False) -> None:
+    def __init__(
+        self, what: str, unit: str = "B", quiet: bool = False, lines: bool = False
+    ) -> None:
         self._what = what
         self._unit = unit
         self._shown = sys.stderr.isatty() and not quiet
+        self._lines = lines and not self._shown and not quiet
+        self._told = -1
         self._bar: tqdm[Any] | None = None
 
     def __enter__(self) -> ProgressBar:
@@ -40,6 +45,9 @@ class ProgressBar:
             self._bar.close()
 
     def __call__(self, done: int, total: int) -> None:
+        if self._lines and done != self._told:
+            self._told = done
+            print(f"{self._what}: {done} of {total}", file=sys.stderr, flush=True)
         if not self._shown:
             return
         if self._bar is None:

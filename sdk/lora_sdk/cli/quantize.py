@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lora_sdk.cli.folding import for_people
+from lora_host.interrupt import ended_as_by_ctrl_c
+from lora_sdk.cli.folding import for_people, show
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.kv_formats import KV_KINDS
 from lora_sdk.model.weight_formats import schemes
@@ -46,8 +47,8 @@ Examples:
               help="windows of 512 tokens of that text")  # fmt: skip
 @click.option("--group", type=int, metavar="G",
               help="4-bit weights that share a scale, at most: 32, 64 or 128 [128]")  # fmt: skip
-@click.option("--zero-points/--no-zero-points", "zeros", default=True, show_default=True,
-              help="of 4-bit groups: without, less exact, and transformers reads it")  # fmt: skip
+@click.option("--zero-points/--no-zero-points", "zeros", default=True,
+              help="of 4-bit groups; without less exact, transformers reads it [with]")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(HEADS),
               help="w8: INT8, one scale per output [w8; w4a16: fp16]")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
@@ -73,6 +74,9 @@ def quantize(
     weights, and the rounding, are found on the calibration text. One layer is in memory at a time.
     The end of that text is held out: bits per byte before and after are measured on it.
 
+    Progress goes to stderr, elsewhere than on a terminal as a line for each layer. Ctrl-C and
+    SIGTERM leave nothing behind but with --resume.
+
     With --resume a run that was interrupted, or killed, leaves its layers in the folder .OUT.resume
     beside OUT, and the same command goes on there. The result is the same, byte for byte.
     """
@@ -86,17 +90,18 @@ def quantize(
     config = load_config(model)
     recipe = recommended(scheme, config, group, symmetric=not zeros, **options)
     if group is not None and recipe.group != group:
-        click.echo(f"--group {group} does not divide K of every matrix: {recipe.group}", err=True)
+        show(f"--group {group} does not divide K of every matrix: {recipe.group}", err=True)
     source = text or calibration_path()
     tokenizer = Tokenizer(model, config.vocabulary)
     try:
-        with ProgressBar("quantizing", unit="layer") as progress:
+        shown = ProgressBar("quantizing layers and lm_head", unit="step", lines=True)
+        with ended_as_by_ctrl_c(), shown as progress:
             progress(0, config.layers + 1)  # the first layer takes a while
             found, held = windows_of(read_text(source), tokenizer, config, windows)
             report = quantize(model, out, recipe, found, progress, resume, held)
     except KeyboardInterrupt:
         if resume:
-            click.echo("the layers done so far are kept; the same command goes on there", err=True)
+            show("the layers done so far are kept; the same command goes on there", err=True)
         raise
     values = {
         "model": str(model),

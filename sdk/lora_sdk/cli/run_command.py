@@ -22,6 +22,7 @@ from lora_sdk.cli.adapters import (
 )
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.grouped_help import GroupedCommand
 from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.cli.outcome import say
@@ -165,7 +166,7 @@ def lora_run(
         progress.close()
         notes = load_adapters(engine, adapters)
         if notes and not quiet:
-            click.echo("\n".join(notes), err=True)
+            show("\n".join(notes), err=True)
         statistics.loaded(engine, drafts)
         if trace_file is not None or (details and not quiet):
             statistics.model(engine)

@@ -12,6 +12,7 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.folding import show
 from lora_sdk.cli.ray_flags import ray_cluster, ray_flags, take_ray
 from lora_sdk.cli.serve_aliases import NAMES, alias_flags, take_aliases
 from lora_sdk.cli.serve_command import ServeCommand, read_config
@@ -138,7 +139,7 @@ def _open_engine(
 
 def _load(adapters: Sequence[NamedAdapter], engine: TakesAdapters) -> None:
     for note in load_adapters(engine, adapters):
-        click.echo(note, err=True)
+        show(note, err=True)
 
 
 def _take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:

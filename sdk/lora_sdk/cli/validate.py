@@ -102,7 +102,8 @@ def _links(cluster: Any) -> list[str]:
         cluster.links_up(cluster.cables)
     except LinkError as error:
         bad.append(str(error))
-    show(f"links: {len(cluster.cables)} cables, payload in both directions: {_verdict(bad)}")
+    cables = counted(len(cluster.cables), "cable")
+    show(f"links: {cables}, payload in both directions: {_verdict(bad)}")
     return bad
 
 

@@ -67,17 +67,15 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """A model on boards:
+    """with Engine("path/to/model", boards=4) as engine:  # without a path: the demo model
+        print(engine.generate("import os\\n", max_tokens=32).text)
+        answer = engine.chat([{"role": "user", "content": "Hello"}])  # or stream, astream, ...
 
-        with Engine("path/to/model", boards=4) as engine:  # without a path: the demo model
-            print(engine.generate("import os\\n", max_tokens=32).text)
-            answer = engine.chat([{"role": "user", "content": "Hello"}])  # or stream, astream, ...
-
-    It is placed on 1, 2, 4, 8, 16, 32 or 64 boards. Use it as a context manager, also as
-    `async with`, which gives the boards back without blocking the event loop. `generate`,
-    `stream`, `chat` and their async forms work on text. `open_sequence`, `rows`, `step`, `commit`,
-    `fork` and `verify` work on tokens. Several threads may call it at once. Their requests are
-    batched: they run as rows of the same steps.
+    A model on 1, 2, 4, 8, 16, 32 or 64 boards. Use it as a context manager, also as `async with`,
+    which gives the boards back without blocking the event loop. `generate`, `stream`, `chat` and
+    their async forms work on text. `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify`
+    work on tokens. Several threads may call it at once. Their requests are batched: they run as
+    rows of the same steps.
     """
 
     @arguments_of(EngineOptions)

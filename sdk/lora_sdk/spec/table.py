@@ -217,14 +217,15 @@ def _table(
 
 
 def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> None:
-    """Write tables of one model, grouped by measurement. RequestError: the file cannot be
-    written."""
-    groups: list[tuple[Measurement, list[dict[str, Any]]]] = []
+    """Write tables of one model, grouped by measurement as it is written. RequestError: the file
+    cannot be written."""
+    groups: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     for table in tables:
-        own = next((entries for m, entries in groups if m == table.measurement), None)
+        plain = _plain(table.measurement)
+        own = next((entries for m, entries in groups if m == plain), None)
         if own is None:
             own = []
-            groups.append((table.measurement, own))
+            groups.append((plain, own))
         values = {
             name: getattr(table, name)
             for name in ("board", "boards", "overlay", "objective", "machine", "kernels")
@@ -233,7 +234,7 @@ def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> N
     value = {
         "version": 1,
         "model": model,
-        "measurements": [{**_plain(m), "tables": entries} for m, entries in groups],
+        "measurements": [{**m, "tables": entries} for m, entries in groups],
     }
     _check(path, json.loads(json.dumps(value)))
     partial = path.with_name(path.name + ".part")
