@@ -107,7 +107,7 @@ class EngineOptions:
     )
     embeddings: bool = option(
         False,
-        help="let `embed` read final hidden states",
+        help="return final hidden states, of which embeddings are made",
         flags=("--embeddings",),
     )
     trace: bool = option(False, help="keep the boards' command traces")

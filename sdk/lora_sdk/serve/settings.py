@@ -91,6 +91,10 @@ class Settings:
         None, help="file with the chat template", unset="the model's", flags=("--chat-template",),
         metavar="FILE",
     )  # fmt: skip
+    pooling: str = option(
+        "last", help="final hidden states that an embedding is made of: the last token's or the "
+        "mean of all", flags=("--pooling",), choices=("last", "mean"),
+    )  # fmt: skip
     reasoning_parser: str = option(
         "auto", help="how thoughts are found in a text; auto: as the chat template has them",
         flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),

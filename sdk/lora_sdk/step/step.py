@@ -40,8 +40,8 @@ class StepResult:
 
     `step`: the step's number. `rows`: indices in the step of the selected rows (want_logits,
     want_argmax or want_final). `logits`: float32 [len(rows), V], if any row requests them.
-    `argmax`: (float32 values, uint32 ids), one per selected row, if any row requests it. `hidden`: float16
-    [taps, len(hidden_rows), d] of the rows `hidden_rows` that request it. `final`: float16
+    `argmax`: (float32 values, uint32 ids), one per selected row, if any row requests it. `hidden`:
+    float16 [taps, len(hidden_rows), d] of the rows `hidden_rows` that request it. `final`: float16
     [len(rows), embed_dim], the inputs of lm_head, if any row requests them. `completions`: one
     `struct lora_completion` per board."""
 
