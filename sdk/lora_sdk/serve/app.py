@@ -17,6 +17,7 @@ from lora_sdk.serve import (
     chat,
     completions,
     embeddings,
+    infill,
     responses,
     status,
     tokenizing,
@@ -44,6 +45,8 @@ _GENERATION: tuple[tuple[str, str, Any, Any, Any], ...] = (
      responses.stream),
     ("/v1/messages", "answer messages in Anthropic's form", anthropic.MessagesBody,
      anthropic.answer, anthropic.stream),
+    ("/infill", "what is between two texts, in llama.cpp's form", infill.InfillBody, infill.answer,
+     infill.stream),
 )  # fmt: skip
 _ACTIONS: tuple[tuple[str, str, Any, Any], ...] = (
     ("/v1/messages/count_tokens", "count the tokens of messages in Anthropic's form",
