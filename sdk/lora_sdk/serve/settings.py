@@ -97,13 +97,14 @@ class Settings:
     )  # fmt: skip
     reasoning_parser: str = option(
         "auto", help="how thoughts are found in a text; auto: as the chat template has them",
-        flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),
+        flags=("--reasoning-parser",),
+        choices=("auto", "none", "qwen3", "deepseek_r1", "mistral", "gpt_oss"),
     )  # fmt: skip
     tool_call_parser: str = option(
         "auto", help="how calls of tools are found in a text; auto: as the chat template has them",
         flags=("--tool-call-parser",),
         choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
-                 "deepseek_v3", "glm45", "functiongemma", "gemma4"),
+                 "deepseek_v3", "glm45", "functiongemma", "gemma4", "gpt_oss"),
     )  # fmt: skip
     docs: bool = option(True, help="answer /docs and /openapi.json", flags=("--docs", "--no-docs"))
     strict: bool = option(
