@@ -68,9 +68,10 @@ clients: $(VENV)/.installed-clients
 real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
 
-# Agents and Anthropic's client, by hand: pip takes minutes to find a set of these beside `clients`.
-agents: $(VENV)/.installed-agents
-	$(BIN)/python -m pytest -q -m agents --require-clients tests/clients
+# Agents and Anthropic's client, in an environment of their own: pip takes minutes to find a set of
+# these beside `clients`, and two without.
+agents: $(VENV)-agents/.installed
+	$(VENV)-agents/bin/python -m pytest -q -n 0 -m agents --require-clients tests/clients
 
 # Replicas on three Ray nodes of this machine.
 ray: $(VENV)/.installed-ray
@@ -166,11 +167,12 @@ $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet 'lora-fpga[clients]'
 	touch $@
 
-# With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.
-$(VENV)/.installed-agents: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet 'lora-fpga[agents]'
+$(VENV)-agents/.installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-agents
+	$(VENV)-agents/bin/python -m pip install --quiet '.[test,agents]'
 	touch $@
 
+# With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.
 $(VENV)/.installed-real: $(VENV)/.installed-parity requirements/real.txt
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements/real.txt
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary llama-cpp-python -d $(VENV)/real \
@@ -194,4 +196,4 @@ $(VENV)/.installed-release: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info host/lora_host/_lora*.so host/lora_host/_lora.c host/lora_host/_lora.o
+	rm -rf $(VENV) $(VENV)-agents build *.egg-info host/lora_host/_lora*.so host/lora_host/_lora.c host/lora_host/_lora.o

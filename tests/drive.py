@@ -47,6 +47,7 @@ def open_runner(
     adapters: AdapterOptions | None = None,
     model: QuantizedModel | None = None,
     stages: int = 1,
+    final_states: bool = False,
 ) -> Iterator[Runner]:
     """A model on boards, emulated unless `devices` names others. `model`: used instead of the
     folder's checkpoint. For native kernels those that `--kernels` names."""
@@ -77,6 +78,7 @@ def open_runner(
             hidden_taps=tuple(hidden_taps),
             adapters=adapters,
             stages=stages,
+            final_states=final_states,
         )
         yield Runner(cluster, config, model or Checkpoint.open(folder, config), plan)
 

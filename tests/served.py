@@ -32,6 +32,11 @@ TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}\n"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+QWEN = (
+    "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>",
+    "<|file_sep|>",
+)  # fmt: skip
+"""Tokens around text in the middle, as Qwen2.5-Coder has them."""
 
 
 @dataclass
@@ -162,6 +167,23 @@ def completion_model(folder: Path) -> Path:
     path = model / "tokenizer_config.json"
     values = json.loads(path.read_text())
     del values["chat_template"]
+    path.write_text(json.dumps(values))
+    return model
+
+
+def fim_model(folder: Path, *names: str) -> Path:
+    """The demo model with further special tokens in place of its last ones."""
+    model = _demo_in(folder / "fim")
+    path = model / "tokenizer.json"
+    values = json.loads(path.read_text())
+    vocabulary, merges = values["model"]["vocab"], values["model"]["merges"]
+    ids = {token: text for text, token in vocabulary.items()}
+    for token, name in enumerate(names, len(ids) - len(names)):
+        del vocabulary[ids[token]]
+        vocabulary[name] = token
+        plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+        values["added_tokens"].append({"id": token, "content": name, "special": True, **plain})
+    del merges[len(merges) - len(names) :]  # those that made these tokens
     path.write_text(json.dumps(values))
     return model
 

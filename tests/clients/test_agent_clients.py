@@ -3,6 +3,7 @@ goes back, and typed answers are theirs."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -42,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_pydantic_ai_calls_tools(
+def test_pydantic_ai_makes_nested_answers(
     server: Served, stream: bool, request: pytest.FixtureRequest
 ) -> None:
     available(request, "pydantic_ai")
@@ -67,10 +68,24 @@ def test_pydantic_ai_calls_tools(
         history: Any = None
         for turn in range(TURNS):
             settings: Any = {"seed": turn} if kind is OpenAIChatModel else {}
-            got = agent.run_sync(f"Line {turn}.", message_history=history, model_settings=settings)
-            assert isinstance(got.output, Line)
-            history = got.all_messages()
+            run = _streamed if stream else _whole
+            output, history = run(agent, f"Line {turn}.", history, settings)
+            assert isinstance(output, Line)
         assert len(history) > 2 * TURNS
+
+
+def _whole(agent: Any, text: str, history: Any, settings: Any) -> tuple[Any, Any]:
+    got = agent.run_sync(text, message_history=history, model_settings=settings)
+    return got.output, got.all_messages()
+
+
+def _streamed(agent: Any, text: str, history: Any, settings: Any) -> tuple[Any, Any]:
+    async def ask() -> tuple[Any, Any]:
+        fields = {"message_history": history, "model_settings": settings}
+        async with agent.run_stream(text, **fields) as got:
+            return await got.get_output(), got.all_messages()
+
+    return asyncio.run(ask())
 
 
 @pytest.mark.parametrize("kind", ["responses", "chat"])

@@ -49,7 +49,9 @@ class Line(BaseModel):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     model = chat_model(tmp_path_factory.mktemp("model"), TEMPLATES["hermes"])
-    with served(lambda progress: Engine(model, progress=progress), strict=True) as running:
+    with served(
+        lambda progress: Engine(model, progress=progress, embeddings=True), strict=True
+    ) as running:
         yield running
         assert eventually(running.settled)
 
@@ -102,6 +104,52 @@ def test_openai_calls_tools(client: OpenAI, stream: bool) -> None:
         model="demo", messages=history, tools=TOOLS, tool_choice="none", max_tokens=8
     )
     assert last.choices[0].message.content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_openais_responses_call_tools(client: OpenAI, stream: bool) -> None:
+    tools: Any = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    history: list[Any] = [QUESTION]
+    for turn in range(3):
+        fields: dict[str, Any] = {
+            "model": "demo", "input": history, "tools": tools, "tool_choice": "required",
+            "parallel_tool_calls": False, "max_output_tokens": 90, "extra_body": {"seed": turn},
+        }  # fmt: skip
+        if stream:
+            with client.responses.stream(**fields) as events:
+                got: Any = events.get_final_response()
+        else:
+            got = client.responses.create(**fields)
+        (call,) = got.output
+        assert set(json.loads(call.arguments)) == {"x", "unit"}
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": f"{turn}"}
+        history += [call, result]
+    last = client.responses.parse(
+        model="demo", input=history, tools=tools, tool_choice="none", text_format=Line,
+        max_output_tokens=120,
+    )  # fmt: skip
+    assert isinstance(last.output_parsed, Line)
+
+
+def test_embeddings_of_libraries(client: OpenAI, request: pytest.FixtureRequest) -> None:
+    """Each with its own form of the input."""
+    available(request, "litellm")
+    available(request, "langchain_openai")
+    import litellm
+    from langchain_openai import OpenAIEmbeddings
+
+    texts = ["import os\n", "def add(a, b):\n"]
+    expected = [one.embedding for one in client.embeddings.create(model="demo", input=texts).data]
+    url = str(client.base_url)
+    given = litellm.embedding(
+        model="openai/demo", input=texts, api_base=url, api_key="none", encoding_format="float"
+    )
+    assert [one["embedding"] for one in given.data] == expected
+    chain = OpenAIEmbeddings(
+        model="demo", base_url=url, api_key="none", check_embedding_ctx_length=False
+    )
+    assert chain.embed_documents(texts) == expected
+    assert chain.embed_query(texts[0]) == expected[0]
 
 
 @pytest.mark.parametrize("stream", [False, True])

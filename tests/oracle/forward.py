@@ -51,6 +51,14 @@ class Oracle:
     def logits(self, tokens: Sequence[int] | NDArray[np.integer[Any]]) -> F32:
         """FP32 [len(tokens), vocabulary]: row p predicts the token after tokens[: p + 1]."""
         with np.errstate(over="ignore", invalid="ignore"):
+            logits = self._sum(self.final(tokens), "lm_head")
+            scale, cap = self.config.logit_scale, self.config.logit_cap
+            logits = logits if scale == 1 else logits * np.float32(scale)
+            return soft_cap(logits, cap) if cap else logits
+
+    def final(self, tokens: Sequence[int] | NDArray[np.integer[Any]]) -> F32:
+        """FP16 values [len(tokens), embed_dim] as FP32: what lm_head reads."""
+        with np.errstate(over="ignore", invalid="ignore"):
             x = self._embed(np.asarray(tokens))
             for layer in range(self.config.layers):
                 x = self._block(x, layer)
@@ -58,10 +66,7 @@ class Oracle:
                 x = self._norm(x, "final_norm")
             if "project_out" in self.weights:
                 x = self._linear(x, "project_out")
-            logits = self._sum(x, "lm_head")
-            scale, cap = self.config.logit_scale, self.config.logit_cap
-            logits = logits if scale == 1 else logits * np.float32(scale)
-            return soft_cap(logits, cap) if cap else logits
+            return x
 
     def _embed(self, tokens: NDArray[np.int64]) -> F32:
         x = self.weights["embed.token"][tokens]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from lora_sdk import Engine
 from tests.serve.test_serve_tools import TEMPLATES
-from tests.served import chat_model, eventually, served
+from tests.served import QWEN, eventually, fim_model, served
 
 EXAMPLES = 12  # of a path
 
@@ -41,14 +41,17 @@ def fuzz(operation: Any, url: str) -> Counter[int]:
 @pytest.mark.slow
 def test_requests_made_of_the_description(tmp_path: Path) -> None:
     schemathesis: Any = pytest.importorskip("schemathesis")  # needs Python 3.11
-    model = chat_model(tmp_path, TEMPLATES["hermes"])
+    model = fim_model(tmp_path, *QWEN)
+    (model / "chat_template.jinja").write_text(TEMPLATES["hermes"])
     with served(
-        lambda progress: Engine(model, progress=progress, context=256, max_adapters=1),
+        lambda progress: Engine(
+            model, progress=progress, context=256, max_adapters=1, embeddings=True
+        ),
         request_timeout=2.0, adapter_root=str(tmp_path),
     ) as running:  # fmt: skip
         told = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
         answers = {one.ok().path: fuzz(one.ok(), running.url) for one in told.get_all_operations()}
         assert eventually(running.settled)
-    assert len(answers) == 17 and all(answers.values()), answers
+    assert len(answers) == 19 and all(answers.values()), answers
     total = sum(answers.values(), Counter[int]())
     assert total[200] > 20 and total[400] > 20, answers  # some are taken, some refused

@@ -17,7 +17,7 @@ import pytest
 
 from lora_sdk import Engine
 from tests.serve.test_serve_tools import TEMPLATES
-from tests.served import Served, chat_model, eventually, served
+from tests.served import QWEN, Served, eventually, fim_model, served
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
@@ -73,6 +73,14 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
     ("/tokenize", {"prompt": "a b", "add_special_tokens": True, "return_token_strs": True}),
     ("/tokenize", {"messages": [USER]}),
     ("/detokenize", {"tokens": [1, 2, 3]}),
+    ("/v1/completions", {"prompt": ["a", "b"], "suffix": "c", "max_tokens": 2}),
+    ("/infill", {
+        "input_prefix": "a", "input_suffix": "b", "prompt": "c", "n_predict": 2, "stream": True,
+        "input_extra": [{"text": "d", "filename": "e"}], "stop": ["x"], "seed": -1}),
+    ("/v1/embeddings", {
+        "input": ["a", "b"], "encoding_format": "base64", "pooling": "mean", "normalize": True}),
+    ("/v1/embeddings", {
+        "input": [[1, 2], [3]], "truncate_prompt_tokens": -1, "dimensions": 256, "user": "u"}),
     ("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b/c"}),
     ("/v1/unload_lora_adapter", {"lora_name": "a"}),
 ]  # fmt: skip
@@ -159,9 +167,12 @@ pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExce
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder: Path = tmp_path_factory.mktemp("mutations")
-    model = chat_model(folder, TEMPLATES["hermes"])
+    model = fim_model(folder, *QWEN)
+    (model / "chat_template.jinja").write_text(TEMPLATES["hermes"])
     with served(
-        lambda progress: Engine(model, progress=progress, max_adapters=1, max_adapter_rank=8),
+        lambda progress: Engine(
+            model, progress=progress, max_adapters=1, max_adapter_rank=8, embeddings=True
+        ),
         adapter_root=str(folder), request_timeout=2.0, body_timeout=1.0,
     ) as running:  # fmt: skip
         yield running

@@ -30,7 +30,7 @@ def test_every_path_is_told(server: Served, told: dict[str, Any]) -> None:
         assert list(methods) in (["get"], ["post"])
         got = server.post(path, {}) if "post" in methods else server.get(path.format(name="demo"))
         assert got.status not in (404, 405), path
-    assert len(told["paths"]) == 17
+    assert len(told["paths"]) == 19
 
 
 @pytest.mark.parametrize(("path", "body"), SEEDS, ids=[f"{i}{s[0]}" for i, s in enumerate(SEEDS)])

@@ -318,7 +318,9 @@ def lists_of(
     adapters: AdapterOptions | None = None,
 ) -> tuple[Plan, list[list[Command]]]:
     chosen = load_overlay(choose_overlay(config, "u280"))
-    plan = make_plan(config, chosen, board(), boards, hidden_taps=taps, adapters=adapters)
+    plan = make_plan(
+        config, chosen, board(), boards, hidden_taps=taps, adapters=adapters, final_states=True
+    )
     scales = unit_scales(config)
     return plan, [lowering.lower(config, plan, rank, scales) for rank in range(boards)]
 

@@ -50,6 +50,15 @@ PUBLISHED = [
     ("llama4_pythonic", "[weather(city='a')", "[weather(city='a')", []),
     ("llama4_pythonic", "[other(city='a')]", "[other(city='a')]", []),
     ("llama4_pythonic", "[1, 2] is a list", "[1, 2] is a list", []),
+    ("gpt_oss", 'Ok.<|channel|>commentary to=functions.weather <|constrain|>json<|message|>'
+     '{"city": "Paris"}', "Ok.", [PARIS]),
+    ("gpt_oss", '<|channel|>commentary to=functions.weather<|message|>{"city": "Paris"}<|call|>'
+     '<|channel|>commentary to=functions.weather json<|message|>{"city": "Tokyo"}<|call|>', "",
+     [PARIS, TOKYO]),
+    ("gpt_oss", "<|channel|>commentary to=functions.other<|message|>{}",
+     "<|channel|>commentary to=functions.other<|message|>{}", []),
+    ("gpt_oss", "<|channel|>commentary to=functions.weather<|message|>[]",
+     "<|channel|>commentary to=functions.weather<|message|>[]", []),
     ("mistral", '[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Paris"}, "id": '
      '"VvvODy9mT"}]', "", [PARIS]),
     ("mistral", 'Ok.[TOOL_CALLS]weather[CALL_ID]VvvODy9mT[ARGS]{"city": "Paris"}[TOOL_CALLS]weather'

@@ -31,7 +31,7 @@ SETTINGS = (
     *("names", "host", "port", "uds", "max_queue", "max_prompts", "max_body", "adapter_root"),
     *("body_timeout", "request_timeout", "drain_timeout", "otlp_traces_endpoint"),
     *("chat_template", "reasoning_parser", "tool_call_parser", "docs", "strict", "log_level"),
-    *("root_path", "allowed_origins", "ssl_certfile", "ssl_keyfile"),
+    *("pooling", "root_path", "allowed_origins", "ssl_certfile", "ssl_keyfile"),
 )
 RANK = {
     "flags": ("--max-adapter-rank",),
@@ -62,7 +62,7 @@ refused."""
 
 @click.command("serve", cls=ServeCommand, epilog=EPILOG)
 @alias_flags
-@flags(EngineOptions, *RUN_FLAGS, **NAMES)
+@flags(EngineOptions, *RUN_FLAGS, "embeddings", **NAMES)
 @adapter_flags
 @flags(EngineOptions, "max_adapter_rank", max_adapter_rank=RANK)
 @speculation_flags
@@ -90,10 +90,12 @@ def serve(
 ) -> None:
     """Serve a model through OpenAI's HTTP protocol."""
     take_aliases(options)
-    engine_arguments = {key: options.pop(key) for key in RUN_FLAGS}
+    engine_arguments = {key: options.pop(key) for key in (*RUN_FLAGS, "embeddings")}
     adapters, more = _take_adapters(options)
     engine_arguments.update(more)
     choice = take_ray(options)
+    if choice.wanted and engine_arguments.pop("embeddings"):
+        raise RequestError("--embeddings is for one engine; leave out --ray")
     drafts = take_speculation(options, engine_arguments)
     keys = tuple(digest(check_key(key, "--api-key")) for key in api_keys)
     if api_key_file is not None:

@@ -328,7 +328,7 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "results_offset": board.control.results_offset,
         "results_bytes": board.control.results_bytes,
         "embed_columns": plan.config.embed_dim,
-        "taps": len(plan.hidden_taps),
+        "taps": len(plan.hidden_taps) + plan.final_states,
         **_adapters(board.adapters),
         **_spill(board.kv.spill),
     }

@@ -35,6 +35,8 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   PACK: it has waited for o, and so for the gather of `attention`. `input` that two matmuls share is
   packed behind o as well. In a plan with a tap behind the last layer this works on all rows, and
   PACK comes after the last RESIDUAL.
+- The final states are read on the DMA behind the event that lm_head waits for. What writes their
+  buffer next comes behind END.
 - q is packed in place behind KV_STORE, on the same unit. Attention waits for it.
 - Results in the control bank are read by the host after END, which comes after a BALLOT: all units
   were idle. The votes are gathered behind it, on the first bytes of the on-chip buffer, which then

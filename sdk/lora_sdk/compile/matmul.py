@@ -51,6 +51,8 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
         after = part.gather(after, gathered, segments=not (late or permuted))
     elif matmul.selected:
         after = _pack_shared(part, after, matmul, late)
+    if matmul.target.results:
+        part.tap_final(matmul.source, after)
     after, adapter = lower_adapter(part, after, matmul)
     if matmul.name not in part.board.matrices:
         return after

@@ -175,6 +175,25 @@ class Lowering:
                     **self.address("x", stream),
                 )
 
+    def tap_final(self, source: Buffer, after: Event | None) -> None:
+        """Copies the selected rows of lm_head's input to the results if the plan returns them."""
+        columns = self.columns(source)
+        if not self.plan.final_states or not columns:
+            return
+        control = self.board.control
+        self.builder.emit(
+            MoveRows,
+            after,
+            what="final states",
+            flags=abi.FLAG_SELECTED,
+            x_bank=abi.BANK_ONCHIP,
+            y_bank=self.plan.overlay.control_bank,
+            bytes=len(columns) * FP16_BYTES,
+            y_offset=control.final_offset,
+            y_stride=control.final_stride,
+            **self.address("x", self.own(source)),
+        )
+
     def leave_layers(self) -> None:
         """Marks the commands that follow as outside the layers."""
         self.builder.layer = NO_LAYER

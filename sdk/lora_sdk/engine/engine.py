@@ -15,6 +15,7 @@ from lora_sdk.arguments.signature import arguments_of
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.chat_api import ChatApi
+from lora_sdk.engine.embedding import EmbeddingApi
 from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
@@ -154,6 +155,7 @@ class Engine:
         lock, transfer = self._generator.lock, KvTransfer(self._loaded)
         self._adapter_api = AdapterApi(lock, self._adapters)
         self._chat_api = ChatApi(self)
+        self._embedding_api = EmbeddingApi(self._generator, self._requests, plan)
         self._token_api = TokenApi(
             lock,
             self._cache,
@@ -556,6 +558,11 @@ class Engine:
     achat = forward("_chat_api", ChatApi.achat)
     astream_chat = forward("_chat_api", ChatApi.astream_chat)
     chat_tokens = forward("_chat_api", ChatApi.chat_tokens)
+
+    # --- embeddings -----------------------------------------------------------------------------
+
+    embed = forward("_embedding_api", EmbeddingApi.embed)
+    aembed = forward("_embedding_api", EmbeddingApi.aembed)
 
     # --- tokens ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from lora_sdk.text.streaming import TextStream
 
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
+    from lora_sdk.engine.embedding import Pool
     from lora_sdk.engine.migrated_kv import MigratedKv
 
 OnDelta = Callable[[Delta], object]
@@ -78,6 +79,11 @@ class Sample:
     def with_texts(self, logprobs: PositionLogprobs) -> PositionLogprobs:
         """Log probabilities with the tokens' texts, if there is a tokenizer."""
         return logprobs if self._text is None else logprobs.with_texts(self._text.token_text)
+
+    def end(self) -> Delta:
+        """End the sample without a further token."""
+        text = self._finish("length", None)
+        return Delta(self.index, text, None, None, self.finish_reason)
 
     def cancel(self) -> Delta:
         """End the sample with its output so far."""
@@ -141,6 +147,7 @@ class Request:
     """Its samples and its search, as at first; None: it cannot begin again."""
     on_finish: Callable[[], None] | None = None
     delivered: list[Delta] | None = None  # to its callback, where it may have to begin again
+    pool: Pool | None = None  # what is asked for in place of new tokens
     _begun: int = 0  # times that it began again
     _told: dict[int, deque[Delta]] = field(default_factory=dict)  # of these, not yet met again
     _differs: LoraError | None = None  # raised where one of them is another one now
@@ -168,6 +175,8 @@ class Request:
             return False
         self.samples, self.search = self.make()
         self.prompt_logprobs = []
+        if self.pool is not None:
+            self.pool.reset()
         self.migrated = self.speculation = None
         self._told, self._differs = {}, differs
         for delta in self.delivered or ():

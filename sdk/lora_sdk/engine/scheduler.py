@@ -84,7 +84,8 @@ class SequenceGroup:
             self.pages_now(),
             params.adapter,
             params.cache_salt,
-            recompute=params.prompt_logprobs is not None and unknown > 0,
+            recompute=request.pool is not None
+            or (params.prompt_logprobs is not None and unknown > 0),
             drafted=request.search is None,
             kv=self.kv,
             keep=request.prefill is not None,

@@ -259,7 +259,8 @@ class StepLoop:
                 argmax=every if plain else (),
                 hidden=every if hidden else (),
             )
-        last = [chunk.count - 1] if chunk.complete else []
+        pool = track.request.pool
+        last = [chunk.count - 1] if chunk.complete and pool is None else []
         prompt_logprobs = track.request.params.prompt_logprobs is not None
         shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
         logits = {*shown, *(last if self._needs_logits(track) else ())}
@@ -270,6 +271,7 @@ class StepLoop:
             logits=logits,
             argmax=[i for i in last if i not in logits],
             hidden=range(chunk.count) if hidden else (),
+            final=[i for i in range(chunk.count) if pool and pool.wants(track.computed + i)],
         )
 
     @staticmethod
@@ -291,6 +293,9 @@ class StepLoop:
                 assert result.logits is not None  # requested by this row
                 logits = result.logits[result.rows.index(part[-1])]
                 self._after_beam(track, track.beams, logits)
+            elif not track.left and track.request.pool is not None:
+                self._scheduler.end(track)
+                self._deliver(track.request, track.sample.end())
             elif not track.left:
                 for one in [track, *self._scheduler.fork(track)]:
                     self._emit(one, result, part[-1], rows[part[-1]])
@@ -375,8 +380,14 @@ class StepLoop:
     def _note_prompt(
         self, track: RunningSequence, result: StepResult, rows: Sequence[Row], part: range
     ) -> None:
-        """Log probabilities of the prompt's tokens, each from the row before it."""
+        """What the request asks of its prompt: the rows' final states; log probabilities of tokens,
+        each from the row before it."""
         request = track.request
+        if request.pool is not None and result.final is not None:
+            states = dict(zip(result.rows, result.final, strict=True))
+            for index in part:
+                if rows[index].want_final:
+                    request.pool.add(rows[index].position, states[index])
         count = request.params.prompt_logprobs
         if count is None or not track.prefilling or track.sample is not request.samples[0]:
             return

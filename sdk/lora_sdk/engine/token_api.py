@@ -83,11 +83,13 @@ class TokenApi:
         logits: Collection[int] | bool = True,
         argmax: Collection[int] = (),
         hidden: Collection[int] = (),
+        final: Collection[int] = (),
     ) -> list[Row]:
         """Rows for `step`: a chain, or the tree that `parents` (indices into tokens) describe.
 
         They follow the last committed position, or the uncommitted row in slot `after`. `logits`,
-        `argmax`, `hidden`: indices of the rows that return them; `logits` may be True for all.
+        `argmax`, `hidden`, `final` (lm_head's inputs): indices of the rows that return them;
+        `logits` may be True for all.
         """
         every = range(len(tokens))
         with self._lock:
@@ -102,6 +104,7 @@ class TokenApi:
                 logits=(every if logits else ()) if isinstance(logits, bool) else logits,
                 argmax=argmax,
                 hidden=hidden,
+                final=final,
             )
 
     def step(self, rows: Sequence[Row]) -> StepResult:

@@ -23,6 +23,11 @@ KEEPING = ("<unk>", "<s>", "<|endoftext|>")  # but these
 SPECIAL = {
     "bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding",
 }  # fmt: skip
+FIM = {  # the older names first
+    "prefix": ("prefix", "fim_pre"), "suffix": ("suffix", "fim_suf"),
+    "middle": ("middle", "fim_mid"), "repo": ("fim_rep",), "file": ("fim_sep",),
+    "pad": ("fim_pad",),
+}  # fmt: skip
 # Keys of `tokenizer.ggml.` that are read here, or do not change a text's tokens.
 KNOWN = frozenset(
     ("model", "pre", "tokens", "token_type", "scores", "merges", "add_bos_token", "add_eos_token",
@@ -66,6 +71,13 @@ class GgufTokenizer:
             token = self._token(key)
             if token is not None:
                 found[name] = self.tokens[token]
+        marks: dict[str, str] = {}
+        for name, keys in FIM.items():
+            for token in map(self._token, keys):
+                if token is not None:
+                    marks[name] = self.tokens[token]
+        if marks:
+            found["fim_tokens"] = marks
         if TEMPLATE in self.metadata.values:
             found["chat_template"] = self.metadata.text(TEMPLATE)
         return found

@@ -63,6 +63,11 @@ class Block:
         return matmuls(self.operations)
 
     @cached_property
+    def head_input(self) -> Buffer:
+        """What lm_head reads; of a stage that has it."""
+        return next(matmul.source for matmul in self.matmuls if matmul.target.results)
+
+    @cached_property
     def adapted(self) -> tuple[Matmul, ...]:
         """Matmuls of the layers. Adapters may change them and number them in this order."""
         return tuple(matmul for matmul in self.matmuls if matmul.layer is not None)

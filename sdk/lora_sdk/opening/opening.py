@@ -92,6 +92,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
         hidden_taps=tuple(options.hidden_layers),
         adapters=options.adapters,
         stages=options.stages,
+        final_states=options.embeddings,
     )
     return PlannedModel(config, plan, file)
 
@@ -142,6 +143,7 @@ def replan(
         hidden_taps=old.hidden_taps,
         adapters=old.adapters,
         stages=stages,
+        final_states=old.final_states,
     )
     return chosen, plan
 

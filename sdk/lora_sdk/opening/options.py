@@ -105,6 +105,11 @@ class EngineOptions:
     hidden_layers: Sequence[int] = option(
         (), help="layers whose input hidden states a row may request"
     )
+    embeddings: bool = option(
+        False,
+        help="return final hidden states, of which embeddings are made",
+        flags=("--embeddings",),
+    )
     trace: bool = option(False, help="keep the boards' command traces")
     max_adapters: int = option(
         0,

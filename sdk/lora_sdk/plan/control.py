@@ -30,7 +30,8 @@ class ControlLayout:
     """Byte offsets in the control bank. Results of selected row i: argmax record at
     `argmax_offset` + 8*i, after the firmware's records, so that one
     read brings both; FP32 logits at `logits_offset` + i*`logits_stride`; tap t of row i of the
-    step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`. `votes_offset`: what each
+    step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`; lm_head's input of selected
+    row i at `final_offset` + i*`final_stride`. `votes_offset`: what each
     board says of the next token; `ring_offset`: the tokens that the boards chose;
     `regions_offset`: the table of weight regions that the boards sum."""
 
@@ -49,6 +50,8 @@ class ControlLayout:
     hidden_offset: int
     hidden_stride: int
     hidden_tap_bytes: int
+    final_offset: int
+    final_stride: int
     votes_offset: int
     ring_offset: int
     regions_offset: int
@@ -118,6 +121,7 @@ def layout(
     max_tiles: int,
     max_sequences: int,
     taps: int,
+    final: bool = False,
     adapters: bool = False,
 ) -> ControlLayout:
     """Places all of it after the firmware's own page; PlacementError if the bank is full."""
@@ -126,13 +130,14 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config, share, taps, adapters)
+    list_size = list_bytes(config, share, taps + final, adapters)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)
     logits_size = rows * logits_stride
     hidden_size = taps * rows * hidden_stride
-    votes = logits_size + hidden_size
+    final_stride = padded(max(len(share.hidden), len(share.embed)) * FP16_BYTES)
+    votes = logits_size + hidden_size + final * rows * final_stride
     votes_size = max(LEAST_VOTES, share.boards * share.stage.count) * abi.dtype("vote").itemsize
     results_size = votes + votes_size + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
@@ -153,6 +158,8 @@ def layout(
         hidden_offset=results + logits_size,
         hidden_stride=hidden_stride,
         hidden_tap_bytes=rows * hidden_stride,
+        final_offset=results + logits_size + hidden_size,
+        final_stride=final_stride,
         votes_offset=results + votes,
         ring_offset=results + votes + votes_size,
         regions_offset=regions,

@@ -95,7 +95,8 @@ class Plan:
     `context` is the max sequence length, `page_count` the KV pages of every board (scratch pages
     included), `page_room` the pages that fit beside all else, without the scratch pages,
     `row_limit` the max rows of a step, `context_limit` the longest context that one sequence could
-    have with this placement of the weights."""
+    have with this placement of the weights. `final_states`: whether rows may request lm_head's
+    input."""
 
     config: ModelConfig
     overlay: Overlay
@@ -112,6 +113,7 @@ class Plan:
     collectives: tuple[Collective, ...]
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
     stages: tuple[Stage, ...] = ()
+    final_states: bool = False
 
     def _repr_html_(self) -> str:
         """For notebooks: what `lora plan` prints."""

@@ -43,6 +43,7 @@ def make_plan(
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
     stages: int = 1,
+    final_states: bool = False,
 ) -> Plan:
     """The placement of `config` on `boards` boards of one kind, in `stages` stages.
 
@@ -50,22 +51,21 @@ def make_plan(
     `sequences`: max open sequences; they share the pages if not all of them fit at full length.
     `route`: the order of the boards and their ports, None for the default ring. `hidden_taps`:
     layers (0..layers) whose input the step may return. `adapters`: their slots, None for none.
+    `final_states`: a step may return lm_head's inputs.
     PlacementError names what does not fit, and what would; RequestError an argument out of
     range."""
-    _check_arguments(config, overlay, context, sequences, hidden_taps)
+    _check_arguments(config, overlay, context, sequences, hidden_taps, final_states)
     check_overlay(config, overlay)
     partition = Partition(config, boards, stages, config.layers in hidden_taps)
     if route is None:
         route = default_route(boards)
     if len(route.order) != boards:
         raise RequestError(f"the route has {counted(len(route.order), 'board')}, expected {boards}")
+    taps = _Taps(tuple(hidden_taps), final_states)
     try:
-        taps = tuple(hidden_taps)
         return _plan(partition, overlay, board, context, sequences, route, taps, adapters)
     except PlacementError as error:
-        fits = _boards_that_fit(
-            partition, overlay, board, context, sequences, hidden_taps, adapters
-        )
+        fits = _boards_that_fit(partition, overlay, board, context, sequences, taps, adapters)
         raise PlacementError(f"{error}; {fits}") from None
 
 
@@ -92,6 +92,7 @@ def _check_arguments(
     context: int | None,
     sequences: int | None,
     taps: Sequence[int],
+    final_states: bool,
 ) -> None:
     if context is not None and not 1 <= context <= config.positions:
         raise RequestError(
@@ -107,7 +108,9 @@ def _check_arguments(
             f"{sequences} sequences are out of range: overlay {overlay.name} takes 1 to "
             f"{overlay.max_sequences}"
         )
-    if len(taps) > abi.MAX_TAPS or any(not 0 <= tap <= config.layers for tap in taps):
+    if len(taps) + final_states > abi.MAX_TAPS or any(
+        not 0 <= tap <= config.layers for tap in taps
+    ):
         raise RequestError(
             f"hidden taps {list(taps)} are out of range: at most {abi.MAX_TAPS} layers in "
             f"0..{config.layers}"
@@ -121,7 +124,7 @@ def _plan(
     context: int | None,
     sequences: int | None,
     route: Route,
-    taps: tuple[int, ...],
+    taps: _Taps,
     adapters: AdapterOptions | None,
 ) -> Plan:
     config = partition.config
@@ -136,7 +139,7 @@ def _plan(
         fits = [BoardFit(config, *one, adapters) for one in zip(shares, banks, strict=True)]
         for fit in fits:
             fit.place_weights(reserved)
-        bounds = _Bounds(rows, context or _max_positions(config), overlay.max_sequences, len(taps))
+        bounds = _Bounds(rows, context or _max_positions(config), overlay.max_sequences, taps)
         near = min(MAX_PAGES, *(fit.kv_pages() for fit in fits))
         far = min(_spill_pages(fit, bounds) for fit in fits) if near >= scratch else 0
         return fits, near, min(MAX_PAGES, near + far) - scratch
@@ -151,7 +154,7 @@ def _plan(
     each = tiles(chosen)
     count = sequences or max(1, min(DEFAULT_SEQUENCES, overlay.max_sequences, room // each))
     pages = _Pages(scratch + min(room, each * count), scratch, near)
-    bounds = _Bounds(rows, chosen, count, len(taps))
+    bounds = _Bounds(rows, chosen, count, taps)
     plans = tuple(_board(fit, route, pages, bounds) for fit in fits)
     return Plan(
         config=config,
@@ -165,10 +168,11 @@ def _plan(
         page_room=room,
         max_sequences=count,
         row_limit=rows,
-        hidden_taps=taps,
+        hidden_taps=taps.layers,
         collectives=collectives(config, adapters, partition.stage_boards, partition.stages),
         adapters=adapters,
         stages=partition.stages,
+        final_states=taps.final,
     )
 
 
@@ -181,13 +185,21 @@ def _max_positions(config: ModelConfig) -> int:
 
 
 @dataclass(frozen=True)
+class _Taps:
+    """Hidden states that a step may return: the inputs of `layers`, and lm_head's."""
+
+    layers: tuple[int, ...]
+    final: bool
+
+
+@dataclass(frozen=True)
 class _Bounds:
     """What the sizes of the control bank's parts and of tables follow from."""
 
     rows: int
     context: int
     sequences: int
-    taps: int
+    taps: _Taps
 
 
 @dataclass(frozen=True)
@@ -218,7 +230,8 @@ def _place_rest(fit: BoardFit, bounds: _Bounds) -> tuple[ControlLayout, int]:
         bounds.rows,
         tiles(bounds.context),
         bounds.sequences,
-        bounds.taps,
+        len(bounds.taps.layers),
+        bounds.taps.final,
         fit.adapter_layout() is not None,
     )
     control_end = fit.control_shelf.end
@@ -281,7 +294,7 @@ def _boards_that_fit(
     board: Board,
     context: int | None,
     sequences: int | None,
-    taps: Sequence[int],
+    taps: _Taps,
     adapters: AdapterOptions | None,
 ) -> str:
     """The smallest larger number of boards on which the same request fits, for a message."""
@@ -291,7 +304,7 @@ def _boards_that_fit(
             wider = Partition(partition.config, count, stages, partition.stages[-1].all_rows)
             try:
                 route = default_route(count)
-                _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
+                _plan(wider, overlay, board, context, sequences, route, taps, adapters)
             except PlacementError:
                 continue
             return f"{count} boards would fit"
@@ -304,7 +317,7 @@ def _more_stages(
     board: Board,
     context: int | None,
     sequences: int | None,
-    taps: Sequence[int],
+    taps: _Taps,
     adapters: AdapterOptions | None,
 ) -> str:
     """The same with stages, where no number of boards would fit without more of them."""
@@ -317,7 +330,7 @@ def _more_stages(
         try:
             wider = Partition(config, count, stages, partition.stages[-1].all_rows)
             route = default_route(count)
-            _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
+            _plan(wider, overlay, board, context, sequences, route, taps, adapters)
         except PlacementError:
             continue
         return f"{count} boards in {stages} stages would fit"

@@ -30,6 +30,7 @@ def worker_options(options: EngineOptions, name: WorkerName) -> EngineOptions:
         max_sequences=1,
         max_adapters=min(1, options.max_adapters),
         hidden_layers=(),
+        embeddings=False,
         trace=False,
         speculation=None,
         prefix_cache=False,

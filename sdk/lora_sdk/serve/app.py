@@ -11,7 +11,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import adapters, anthropic, chat, completions, responses, status, tokenizing
+from lora_sdk.serve import (
+    adapters,
+    anthropic,
+    chat,
+    completions,
+    embeddings,
+    infill,
+    responses,
+    status,
+    tokenizing,
+)
 from lora_sdk.serve.body import Fields, StreamedFields
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
@@ -24,6 +34,7 @@ from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.status import package_version
 
 Body = TypeVar("Body", bound=Fields)
+Done = TypeVar("Done")
 Sampled = TypeVar("Sampled", bound=StreamedFields)
 _GENERATION: tuple[tuple[str, str, Any, Any, Any], ...] = (
     ("/v1/completions", "continue texts or tokens", completions.CompletionBody,
@@ -34,6 +45,8 @@ _GENERATION: tuple[tuple[str, str, Any, Any, Any], ...] = (
      responses.stream),
     ("/v1/messages", "answer messages in Anthropic's form", anthropic.MessagesBody,
      anthropic.answer, anthropic.stream),
+    ("/infill", "what is between two texts, in llama.cpp's form", infill.InfillBody, infill.answer,
+     infill.stream),
 )  # fmt: skip
 _ACTIONS: tuple[tuple[str, str, Any, Any], ...] = (
     ("/v1/messages/count_tokens", "count the tokens of messages in Anthropic's form",
@@ -44,6 +57,7 @@ _ACTIONS: tuple[tuple[str, str, Any, Any], ...] = (
      adapters.load),
     ("/v1/unload_lora_adapter", "forget an adapter", adapters.UnloadBody, adapters.unload),
 )  # fmt: skip
+_EMBEDDING = Operation("/v1/embeddings", "embeddings of texts or tokens", embeddings.EmbeddingBody)
 Answer = Callable[[Service, Caller, Sampled], Coroutine[Any, Any, dict[str, Any]]]
 Stream = Callable[[Service, Caller, Sampled], AsyncGenerator[dict[str, Any], None]]
 
@@ -58,6 +72,8 @@ def make_app(service: Service) -> ASGIApp:
     for made, (path, summary, kind, answer, stream) in enumerate(_GENERATION):
         _add_generation(app, service, path, kind, answer, stream)
         operations.insert(made, Operation(path, summary, kind))
+    _add_embeddings(app, service)
+    operations.append(_EMBEDDING)
     for path, summary, kind, act in _ACTIONS:
         _add_action(app, service, path, kind, act)
         operations.append(Operation(path, summary, kind))
@@ -189,9 +205,20 @@ def _add_action(
         app.add_api_route(each, route, methods=["POST"])
 
 
-async def _attend(
-    service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]
-) -> dict[str, Any]:
+def _add_embeddings(app: FastAPI, service: Service) -> None:
+    """The path that neither generates nor is done at once."""
+
+    async def route(request: Request) -> Response:
+        service.lifecycle.check_ready()
+        body = await read_body(request, service, embeddings.EmbeddingBody)
+        work = embeddings.answer(service, request.scope[CALLER], body)
+        return await _attend(service, request, work)
+
+    for each in _paths(_EMBEDDING.path):
+        app.add_api_route(each, route, methods=["POST"])
+
+
+async def _attend(service: Service, request: Request, work: Coroutine[Any, Any, Done]) -> Done:
     return await service.attendants.attend(request.receive, service.settings.request_timeout, work)
 
 

@@ -52,11 +52,17 @@ class ServedEngine(Protocol):
     def close(self) -> None: ...
 
 
+Embed = Callable[["Sequence[int]", str, bool, "str | None", "str | None"], Coroutine[Any, Any, Any]]
+"""The embedding, float32 [d], of tokens: pooling, normalize, adapter, salt of the prefix cache."""
+
+
 class Backend(ABC):
-    """An engine and what a server tells of it. `capacity`: sequences that run at once."""
+    """An engine and what a server tells of it. `capacity`: sequences that run at once; `embed`:
+    its `aembed`, if it was opened for embeddings."""
 
     engine: ServedEngine
     capacity: int
+    embed: Embed | None = None
 
     @property
     @abstractmethod
@@ -84,6 +90,7 @@ class EngineBackend(Backend):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.capacity = engine.plan.max_sequences
+        self.embed = engine.aembed if engine.plan.final_states else None
 
     @property
     def weight_notices(self) -> WeightNotices:

@@ -17,9 +17,15 @@ from lora_sdk.serve.body import items
 from lora_sdk.serve.errors import ApiError, renamed
 from lora_sdk.serve.generation import Job, run_all, stream_all
 from lora_sdk.serve.grammar_fields import schema_grammar
+from lora_sdk.serve.harmony import HarmonyText
 from lora_sdk.serve.logprobs import TokenNames
 from lora_sdk.serve.messages import ChatMessage, TemplateFields, chat_prompt
-from lora_sdk.serve.reasoning import ReasoningFormat, ReasoningText, reasoning_format
+from lora_sdk.serve.reasoning import (
+    ReasoningFormat,
+    ReasoningText,
+    answer_text,
+    reasoning_format,
+)
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
 from lora_sdk.serve.tool_calls import ToolCall, ToolText
@@ -90,7 +96,7 @@ class _Prepared:
     def answer_text(self) -> AnswerText:
         """For one sample's text."""
         return AnswerText(
-            ReasoningText(self.reasoning, self.thinks),
+            answer_text(self.reasoning, self.thinks),
             ToolText(self.format, self.schemas, single=not self.body.parallel_tool_calls),
         )
 
@@ -108,7 +114,7 @@ class Said:
 class AnswerText:
     """One text, split into thoughts, content and calls."""
 
-    reasoning: ReasoningText
+    reasoning: ReasoningText | HarmonyText
     tools: ToolText
 
     def push(self, text: str, ended: bool) -> Said:

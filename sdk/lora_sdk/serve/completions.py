@@ -21,6 +21,7 @@ from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames, echo_offsets
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
 from lora_sdk.step.results import Delta, Output, Result
+from lora_sdk.text.fim import Fim
 from lora_sdk.text.streaming import Detokenizer, TextPlaces
 from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
@@ -29,7 +30,8 @@ DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
 
 class CompletionBody(SamplingFields):
-    """The request. `prompt`: a text, a list of token ids, or a list of either."""
+    """The request. `prompt`: a text, a list of token ids, or a list of either; what is written is
+    between it and the `suffix`."""
 
     prompt: (
         str
@@ -37,6 +39,7 @@ class CompletionBody(SamplingFields):
         | Tokens
         | Annotated[list[Tokens], items(0, MAX_VALUES)]
     )
+    suffix: str | None = None
     echo: bool = False
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     add_special_tokens: bool = True
@@ -45,6 +48,9 @@ class CompletionBody(SamplingFields):
         super().check()
         if self.max_tokens == 0 and not self.echo:
             raise ApiError(400, "max_tokens 0 needs echo", param="max_tokens")
+        if self.suffix and (self.echo or self.truncate_prompt_tokens is not None):
+            other = "echo" if self.echo else "truncate_prompt_tokens"
+            raise ApiError(400, f"suffix excludes {other}", param="suffix")
 
     @property
     def prompts(self) -> list[str | list[int]]:
@@ -144,6 +150,9 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
             400, f"prompt: {len(prompts)} prompts; expected 1 to {limit}", param="prompt"
         )
     engine = service.engine
+    fim = service.fim("suffix") if body.suffix else None
+    if fim is not None:
+        body.stop_token_ids = [*body.stop_token_ids, *fim.ends]
     params = body.params(
         adapter=service.adapter_of(body.model),
         logprobs=body.logprobs,
@@ -153,6 +162,8 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
     )
 
     def tokens(prompt: str | list[int]) -> list[int]:
+        if fim is not None:
+            return _around(engine.tokenizer, fim, body, prompt, engine.config.vocabulary)
         if isinstance(prompt, str):
             return engine.tokenizer.encode(prompt, special=body.add_special_tokens)
         return check_token_ids(prompt, engine.config.vocabulary)
@@ -180,6 +191,17 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         TokenNames(engine.tokenizer, body.return_tokens_as_token_ids),
         engine.tokenizer,
     )
+
+
+def _around(
+    tokenizer: Tokenizer, fim: Fim, body: CompletionBody, prompt: str | list[int], vocabulary: int
+) -> list[int]:
+    """The prompt for what is between it and the suffix."""
+    suffix = tokenizer.encode(body.suffix or "", special=False)
+    if not isinstance(prompt, str):
+        return fim.around(check_token_ids(prompt, vocabulary), suffix)
+    begin = tokenizer.begins_with if body.add_special_tokens else ()
+    return [*begin, *fim.around(tokenizer.encode(prompt, special=False), suffix)]
 
 
 def _echo(

@@ -63,6 +63,8 @@ class ChatMessage(Fields):
         thought = self.reasoning_content or self.reasoning
         if thought:
             more["reasoning_content"] = thought
+            if not content:  # gpt-oss' name; its template takes no text beside it
+                more["thinking"] = thought
         if self.tool_call_id is not None:
             more["tool_call_id"] = self.tool_call_id
         if self.tool_calls:

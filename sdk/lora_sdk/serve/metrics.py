@@ -80,6 +80,10 @@ class Metrics:
         self._prompts.observe(prompt_tokens)
         return RequestClock(self, counts)
 
+    def taken(self, prompt_tokens: int) -> None:
+        """A text that is not continued runs."""
+        self._prompt.inc(prompt_tokens)
+
     def generated(self, tokens: int) -> None:
         """So many new tokens came."""
         self._generated.inc(tokens)

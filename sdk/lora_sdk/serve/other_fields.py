@@ -55,7 +55,7 @@ _REFUSED = {
     "web_search_options": _Asking("there is no search here", _always),
     "functions": _Asking("use tools"),
     "function_call": _Asking("use tools and tool_calls", _other_than("none", "auto")),
-    "suffix": _Asking("text in the middle is not supported"),
+    "suffix": _Asking("use /v1/completions"),
     # of /v1/responses
     "previous_response_id": _NOT_STORED,
     "conversation": _NOT_STORED,
@@ -74,6 +74,8 @@ _REFUSED = {
     "whitespace_pattern": _Asking("JSON is written without white space"),
     "structural_tag": _Asking("not supported"),
     "kv_transfer_params": _Asking("not supported"),
+    # of /infill
+    "n_probs": _Asking("use /v1/completions with logprobs"),
     "load_inplace": _Asking("unload the adapter first"),
     "logits_processors": _Asking("not supported"),
     "mm_processor_kwargs": _Asking("the model reads text alone"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lora_sdk.serve.harmony import HarmonyText
+
 _SPACE = "\r\n"
 
 
@@ -11,13 +13,20 @@ _SPACE = "\r\n"
 class ReasoningFormat:
     """How a family of models writes thoughts: between `begin` and `end`. `special`: these are
     special tokens, which a text leaves out. `assumed`: a text begins with thoughts where the prompt
-    says nothing of them."""
+    says nothing of them. `hint`: a text that templates of the family hold, if not these."""
 
     name: str
     begin: str
     end: str
     special: bool = False
     assumed: bool = False
+    hint: str = ""
+
+    def asked_by(self, template: str) -> bool:
+        """Whether a chat template is of the family."""
+        if self.hint:
+            return self.hint in template
+        return self.begin in template or self.end in template
 
     def thinks(self, prompt: str) -> bool | None:
         """Whether the answer to `prompt` begins with thoughts: its end says so, as templates write
@@ -36,6 +45,13 @@ FORMATS = {
         ReasoningFormat("qwen3", "<think>", "</think>"),
         ReasoningFormat("deepseek_r1", "<think>", "</think>", assumed=True),
         ReasoningFormat("mistral", "[THINK]", "[/THINK]", special=True),
+        ReasoningFormat(
+            "gpt_oss",
+            "<|channel|>analysis<|message|>",
+            "<|channel|>final<|message|>",
+            special=True,
+            hint="<|channel|>",
+        ),  # whose texts HarmonyText splits
     )
 }
 AUTO, OFF = "auto", "none"
@@ -45,8 +61,14 @@ def reasoning_format(chosen: str, template: str) -> ReasoningFormat | None:
     """The format named `chosen`; AUTO: the one whose words the chat template holds; OFF: none."""
     if chosen != AUTO:
         return FORMATS.get(chosen)
-    known = (one for one in FORMATS.values() if one.begin in template or one.end in template)
-    return next(known, None)
+    return next((one for one in FORMATS.values() if one.asked_by(template)), None)
+
+
+def answer_text(format: ReasoningFormat | None, thinks: bool | None) -> ReasoningText | HarmonyText:
+    """What splits an answer. `thinks`: what the prompt says."""
+    if format is not None and format.name == "gpt_oss":
+        return HarmonyText(thinks)
+    return ReasoningText(format, thinks)
 
 
 class ReasoningText:

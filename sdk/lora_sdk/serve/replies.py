@@ -36,7 +36,8 @@ def error_reply(error: ApiError, path: str) -> Response:
 
 
 class EventStream(Response):
-    """Chunks as server-sent events, then `[DONE]`, which Anthropic's form has not. An error before
+    """Chunks as server-sent events, then `[DONE]`, which Anthropic's form and
+    llama.cpp's have not. An error before
     the first chunk is an answer of its own; one after it is the last event."""
 
     def __init__(
@@ -53,7 +54,8 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        last = b"" if is_anthropic(path) else b"[DONE]"
+        unmarked = is_anthropic(path) or path == "/infill"
+        last = b"" if unmarked else b"[DONE]"
         try:
             await self._attendants.attend(receive, self._timeout, self._write(send, last))
         except ClientGone:

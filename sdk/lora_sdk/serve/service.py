@@ -23,6 +23,7 @@ from lora_sdk.serve.lifecycle import Lifecycle
 from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
 from lora_sdk.text.chat import find_template, read_template
+from lora_sdk.text.fim import Fim, fim_of
 
 if TYPE_CHECKING:
     from lora_sdk.opening.options import Progress
@@ -184,6 +185,16 @@ class Service:
                 400, "the model has no chat template; use /v1/completions, or start the server "
                 "with --chat-template", param="messages",
             ) from None  # fmt: skip
+
+    def fim(self, field: str) -> Fim:
+        """The model's tokens of text in the middle; ApiError 400 that names `field` for none."""
+        found = fim_of(self.engine.tokenizer)
+        if found is None:
+            raise ApiError(
+                400, f"{field}: the model's tokenizer has no tokens for text in the middle",
+                param=field,
+            )  # fmt: skip
+        return found
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""

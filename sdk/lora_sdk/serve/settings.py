@@ -91,15 +91,20 @@ class Settings:
         None, help="file with the chat template", unset="the model's", flags=("--chat-template",),
         metavar="FILE",
     )  # fmt: skip
+    pooling: str = option(
+        "last", help="final hidden states that an embedding is made of: the last token's or the "
+        "mean of all", flags=("--pooling",), choices=("last", "mean"),
+    )  # fmt: skip
     reasoning_parser: str = option(
         "auto", help="how thoughts are found in a text; auto: as the chat template has them",
-        flags=("--reasoning-parser",), choices=("auto", "none", "qwen3", "deepseek_r1", "mistral"),
+        flags=("--reasoning-parser",),
+        choices=("auto", "none", "qwen3", "deepseek_r1", "mistral", "gpt_oss"),
     )  # fmt: skip
     tool_call_parser: str = option(
         "auto", help="how calls of tools are found in a text; auto: as the chat template has them",
         flags=("--tool-call-parser",),
         choices=("auto", "hermes", "qwen3_coder", "llama3_json", "llama4_pythonic", "mistral",
-                 "deepseek_v3", "glm45", "functiongemma", "gemma4"),
+                 "deepseek_v3", "glm45", "functiongemma", "gemma4", "gpt_oss"),
     )  # fmt: skip
     docs: bool = option(True, help="answer /docs and /openapi.json", flags=("--docs", "--no-docs"))
     strict: bool = option(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lora_sdk.serve import harmony
 from lora_sdk.serve.tool_values import Reader
 
 Schemas = Mapping[str, Mapping[str, Any]]
@@ -226,6 +227,22 @@ def _deepseek(text: str, _schemas: Schemas) -> list[Parsed]:
     return _some(found)
 
 
+_HARMONY_CALL = re.compile(
+    r"([\w.-]+)\s*(?:<\|constrain\|>\s*\w+|json)?\s*<\|message\|>(.*)", re.DOTALL
+)
+
+
+def _harmony(text: str, _schemas: Schemas) -> list[Parsed]:
+    """NAME <|constrain|>json<|message|>{...}, and further ones behind <|call|>."""
+    found = []
+    for part in text.removesuffix(harmony.CALL_END).split(harmony.CALL_END):
+        match = _HARMONY_CALL.fullmatch(part.removeprefix(harmony.CALL))
+        if match is None:
+            raise ValueError("no call")
+        found.append(Parsed(match.group(1), _json_object(match.group(2))))
+    return found
+
+
 def _gemma(mark: str) -> Callable[[str, Schemas], list[Parsed]]:
     """call:NAME{key:VALUE}, strings between `mark`."""
 
@@ -252,6 +269,7 @@ _ANYTHING = re.compile("")
 _BARE_JSON = re.compile(r'\{\s*"(?:name|type)"')
 _BARE_PYTHON = re.compile(r"\[\s*[A-Za-z_][\w.]*\s*\(")
 _FORMATS = (
+    ToolFormat("gpt_oss", "to=functions.", harmony.CALL, "", _harmony),
     ToolFormat("glm45", "<arg_key>", "<tool_call>", "</tool_call>", _glm),
     ToolFormat("qwen3_coder", "<function=", "<tool_call>", "</tool_call>", _xml),
     ToolFormat("hermes", "<tool_call>", "<tool_call>", "</tool_call>", _hermes),

@@ -19,12 +19,13 @@ def build_rows(
     logits: Collection[int] = (),
     argmax: Collection[int] = (),
     hidden: Collection[int] = (),
+    final: Collection[int] = (),
 ) -> list[Row]:
     """Rows of one sequence after its last committed position, or after the row in slot `after`.
 
     `parents[i]` is an index into `tokens` below i, or -1 for a root; None makes a chain. `logits`,
-    `argmax` and `hidden` are indices of the rows that return them. Takes scratch slots: run the
-    rows, or return the slots with `cache.release_slots`.
+    `argmax`, `hidden` and `final` are indices of the rows that return them. Takes scratch
+    slots: run the rows, or return the slots with `cache.release_slots`.
     """
     chain = range(-1, len(tokens) - 1)
     parents = list(chain if parents is None else parents)
@@ -54,6 +55,7 @@ def build_rows(
             want_logits=i in logits,
             want_argmax=i in argmax,
             want_hidden=i in hidden,
+            want_final=i in final,
         )
         for i, token in enumerate(tokens)
     ]

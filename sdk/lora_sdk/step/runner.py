@@ -17,6 +17,7 @@ from lora_sdk.compile.lower import lower
 from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.loading.weights import Loader, Progress, Weights
 from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.plan.partition import local_columns
 from lora_sdk.step.nonfinite import broken_commands, first_board, first_row, nonfinite_error
 from lora_sdk.step.step import Row, StepResult, selected_rows
 from lora_sdk.step.step_block import build_block
@@ -145,6 +146,7 @@ class Runner:
             hidden=self._hidden(hidden_rows) if hidden_rows else None,
             hidden_rows=hidden_rows,
             completions=completions,
+            final=self._final(len(chosen)) if any(r.want_final for r in rows) else None,
         )
 
     def _check_counts(
@@ -160,6 +162,8 @@ class Runner:
                 raise RequestError(f"a step with {count} {what}; expected at most {limit}")
         if any(row.want_hidden for row in rows) and not self.plan.hidden_taps:
             raise RequestError("a row requests hidden states, but the plan has no hidden taps")
+        if any(row.want_final for row in rows) and not self.plan.final_states:
+            raise RequestError("a row requests final states, but the plan returns none")
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """ModelError naming the first command of any board that wrote NaN or infinity."""
@@ -224,6 +228,19 @@ class Runner:
             shape = (max(rows) + 1, control.hidden_stride // 2)
             whole = self._read(board, offset, shape, np.float16)
             parts.append(whole[list(rows), : len(board.share.hidden)])
+        return np.concatenate(parts, axis=1)
+
+    def _final(self, count: int) -> npt.NDArray[np.float16]:
+        """FP16 [count, embed_dim]: lm_head's input, from the boards of the last stage."""
+        parts = []
+        for board in self.plan.boards:
+            if board.share.stage.is_last:
+                source = board.share.block(self.config).head_input
+                columns = len(local_columns(self.config, board.share, source))
+                control = board.control
+                shape = (count, control.final_stride // 2)
+                whole = self._read(board, control.final_offset, shape, np.float16)
+                parts.append(whole[:, :columns])
         return np.concatenate(parts, axis=1)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 class Row:
     """One row of a step. `slot` and `parent` are scratch slots; `parent` -1 is the last committed
     position. `position` is the parent's + 1. `vector`, FP16 [embed_columns], replaces the embedding
-    of `token`."""
+    of `token`. `want_final`: the input of lm_head."""
 
     sequence: int
     position: int
@@ -25,22 +25,24 @@ class Row:
     want_logits: bool = False
     want_argmax: bool = False
     want_hidden: bool = False
+    want_final: bool = False
     vector: npt.NDArray[np.float16] | None = None
 
     @property
     def selected(self) -> bool:
         """Whether lm_head works on this row."""
-        return self.want_logits or self.want_argmax
+        return self.want_logits or self.want_argmax or self.want_final
 
 
 @dataclass(frozen=True)
 class StepResult:
     """Results of a step. V is the vocabulary, d the model's width.
 
-    `step`: the step's number. `rows`: indices in the step of the selected rows (want_logits or
-    want_argmax). `logits`: float32 [len(rows), V], if any row requests them. `argmax`: (float32
-    values, uint32 ids), one per selected row, if any row requests it. `hidden`: float16
-    [taps, len(hidden_rows), d] of the rows `hidden_rows` that request it. `completions`: one
+    `step`: the step's number. `rows`: indices in the step of the selected rows (want_logits,
+    want_argmax or want_final). `logits`: float32 [len(rows), V], if any row requests them.
+    `argmax`: (float32 values, uint32 ids), one per selected row, if any row requests it. `hidden`:
+    float16 [taps, len(hidden_rows), d] of the rows `hidden_rows` that request it. `final`: float16
+    [len(rows), embed_dim], the inputs of lm_head, if any row requests them. `completions`: one
     `struct lora_completion` per board."""
 
     step: int
@@ -50,6 +52,7 @@ class StepResult:
     hidden: npt.NDArray[np.float16] | None
     hidden_rows: tuple[int, ...]
     completions: npt.NDArray[np.void]
+    final: npt.NDArray[np.float16] | None = None
 
 
 def selected_rows(rows: Sequence[Row]) -> tuple[int, ...]:
@@ -58,8 +61,8 @@ def selected_rows(rows: Sequence[Row]) -> tuple[int, ...]:
 
 
 def joined(results: Sequence[StepResult], sizes: Sequence[int]) -> StepResult:
-    """The result of one step whose rows ran as several, of `sizes` rows each. Logits and argmax of
-    rows that did not request them are 0 if others did."""
+    """The result of one step whose rows ran as several, of `sizes` rows each. Logits, argmax and
+    final states of rows that did not request them are 0 if others did."""
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     each = list(zip(starts, results, strict=True))
     hidden = [one.hidden for one in results if one.hidden is not None]
@@ -73,6 +76,7 @@ def joined(results: Sequence[StepResult], sizes: Sequence[int]) -> StepResult:
         hidden=np.concatenate(hidden, axis=1) if hidden else None,
         hidden_rows=tuple(start + row for start, one in each for row in one.hidden_rows),
         completions=results[-1].completions,
+        final=_joined([(one.final, len(one.rows)) for one in results]),
     )
 
 

@@ -103,8 +103,10 @@ def _fill_rows(
 
 
 def row_flags(row: Row) -> int:
-    """The results that the row requests, as abi.h's flags."""
-    return _flag_table()[row.want_logits + 2 * row.want_argmax + 4 * row.want_hidden]
+    """The results that the row requests, as abi.h's flags. A row is selected by one of two."""
+    return _flag_table()[
+        row.want_logits + 2 * (row.want_argmax or row.want_final) + 4 * row.want_hidden
+    ]
 
 
 @cache
