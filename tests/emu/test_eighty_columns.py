@@ -43,6 +43,7 @@ SAID = [
     "lab dse --model gpt2-345m --precision fp16 --no-prefetch",
     "lab plot scaling --boards 4 -o {out}/plot.svg",
     "lab synth {tiny} {out}/synth",
+    "diff --kv fp16,int8-heads -p hello -n 2",
     "doctor",
     "list",
     "links --device emu:u280 --device emu:u280",
