@@ -67,8 +67,8 @@ def slang(
     """What slang says of the whole source, and of the tops in `parameters` once more. Kinds
     `without` are not asked for. A module, or what a package has, is unused where no run uses it."""
     runs = [set(_slang(folder, files, without, ()))]
-    for top, given in parameters.items():
-        chosen = (f"--top {top}", *(f"-G{one}" for one in given))
+    for top in parameters.keys() & instances(files).keys():
+        chosen = (f"--top {top}", *(f"-G{one}" for one in parameters[top]))
         runs.append(set(_slang(folder, files, without, chosen)))
     found = set().union(*runs)
     return {
