@@ -30,7 +30,7 @@ def links(
     test: bool,
     discover: bool,
 ) -> None:
-    """Show the links' registers. --test tests the cables. --discover > cluster.yaml writes which
+    """Show the links' registers. Links are down until something brings them up, as --test does. --test tests the cables. --discover > cluster.yaml writes which
     ports are connected.
 
     The overlay is loaded first. The exit code is 1 if a cable of the map is missing, is in another
