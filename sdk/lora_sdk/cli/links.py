@@ -30,8 +30,8 @@ def links(
     test: bool,
     discover: bool,
 ) -> None:
-    """Show the links' registers. --test tests the cables. --discover > cluster.yaml writes which
-    ports are connected.
+    """Show the links' registers; links are down until something brings them up, as --test does.
+    --test tests the cables. --discover > cluster.yaml writes which ports are connected.
 
     The overlay is loaded first. The exit code is 1 if a cable of the map is missing, is in another
     port, or delivers wrong bytes. With --container, link cores of any xclbin are shown, and their

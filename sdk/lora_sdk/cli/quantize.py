@@ -96,7 +96,6 @@ def quantize(
     try:
         shown = ProgressBar("quantizing layers and lm_head", unit="step", lines=True)
         with ended_as_by_ctrl_c(), shown as progress:
-            progress(0, config.layers + 1)  # the first layer takes a while
             found, held = windows_of(read_text(source), tokenizer, config, windows)
             report = quantize(model, out, recipe, found, progress, resume, held)
     except KeyboardInterrupt:

@@ -81,6 +81,8 @@ def quantize(
             inputs = digest_of_inputs(model, recipe, [*windows, *held_out], __version__)
             kept = stack.enter_context(KeptWork(out, inputs))
         writer = stack.enter_context(FolderWriter(out, None if kept is None else kept.folder))
+        if progress is not None:
+            progress(0, config.layers + 1)  # the first layer takes a while
         report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, held_out, progress)
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)
