@@ -23,6 +23,7 @@ from tests.calibrated import random_windows
 from tests.rtl import card_steps
 from tests.rtl.card_build import SURROUNDINGS, build, wide
 from tests.rtl.card_steps import Step, chain, llama
+from tests.rtl.card_table import compared
 from tests.rtl.column_overlays import channel_cards, column_overlay
 from tests.rtl.generations import Fault, Request
 from tests.rtl.step_cycles import Measured, measure
@@ -34,6 +35,7 @@ LONG = pytest.mark.long  # `make rtl-slow` builds cards of four channels alone, 
 
 TALL = Variant("tall", llama(192, 6, 2, 32, 320, 2))  # columns of two and three blocks
 LATENCY = 31  # cycles of 122.2 ns at 250 MHz
+SLACK = 0.05  # of the timing model
 TOKENS = 2
 PROMPT = [3, 1, 4, 1, 5]
 
@@ -202,5 +204,8 @@ def test_matmuls_take_a_part_of_the_cycles(
     print(f"\n{scheme}, cycles of a step and of its matmuls: one array {whole}, {alone};")
     print(f"{channels} channels {steps}, {spent}")
     assert spent < most * alone
+    (both,) = compared(placed, measured)
+    print(f"modelled {both.modelled:.0f}, {both.error:+.2%}")
+    assert abs(both.error) <= SLACK, both
     assert scheme != "w8a8" or spent < 1.1 * bank_lines(measured, channels)
     assert steps < whole - 0.9 * (alone - spent)
