@@ -257,7 +257,7 @@ MISTAKES = {
     ),
     "failed x is used": (
         MATMUL,
-        "found = bad | ({});",
+        "x_fault = {};",
         "down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0",
         "'0",
     ),

@@ -190,7 +190,7 @@ module channel_matmul
   logic [11:0] x_waiting;
   logic [3:0] settling;
   logic x_last, x_done, pass_over, ends, writes_quiet, fails_now;
-  fault_t found;  // in a line that is used
+  fault_t x_fault, found;  // found: in a line that is used
   logic [31:0] nonfinite_count, nonfinite_row;
   status_t status;
   logic ended;
@@ -203,7 +203,8 @@ module channel_matmul
   assign x_done = state == LOAD && x_row == fields.rows && x_waiting == 12'd0;
   assign pass_over = state == JOIN && settling == 4'd0 && all_over && all_quiet && writes_quiet;
   assign head_next = ends;
-  assign found = bad | (down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0);
+  assign x_fault = down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0;
+  assign found = bad | x_fault;
   assign fails_now = state != IDLE && found != '0 && !fails;
   assign ends = (state == IDLE && head_valid && started && head_status != ENDED_DONE) || (pass_over && rows_left == 7'd0);
   always_ff @(posedge clk) begin
