@@ -32,7 +32,7 @@ module channel
     input  read_rsp_t              feed,
     /* verilator lint_on UNUSEDSIGNAL */
     output logic                   over,     // all totals of the pass have been taken
-    output logic                   bad,      // a line of this command could not be read
+    output fault_t                 bad,      // a line of this command that was used
     output tile_t                  tile,
     input  logic                   take,     // one cycle
     output logic                   total_valid,  // 32 cycles behind `take`
@@ -52,7 +52,7 @@ module channel
   /* verilator lint_on UNUSEDSIGNAL */
   mem_req_t wanted;
   mem_rsp_t answer;
-  assign answer = '{valid: line_here, error: response.error, data: response.data};
+  assign answer = '{valid: line_here, fault: response.fault, data: response.data};
   unit_port memory_port (
       .clk(clk),
       .rst(rst),
@@ -95,7 +95,7 @@ module channel
   logic [6:0] free_lines;
   logic block_done, read;
   logic [BITS-1:0] read_at, block_at;
-  logic [512:0] stream;
+  logic [513:0] stream;
   channel_fetch #(
       .LINES(LINES)
   ) lines (
@@ -145,14 +145,14 @@ module channel
     use_1 <= line_use;
     use_2 <= use_1;
     use_3 <= use_2;
-    if (use_3.take != TAKE_NOTHING && stream[512]) bad <= 1'b1;
+    if (use_3.take != TAKE_NOTHING) bad <= bad | fault_t'(stream[513:512]);
     if (clear) begin
       block_at <= '0;
       read <= 1'b0;
       use_1.take <= TAKE_NOTHING;
       use_2.take <= TAKE_NOTHING;
       use_3.take <= TAKE_NOTHING;
-      bad <= 1'b0;
+      bad <= '0;
     end
   end
 

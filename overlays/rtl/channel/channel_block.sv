@@ -21,7 +21,7 @@ module channel_block
     input  logic                           go,
     input  logic [$bits(read_rsp_t)-1:0]   feed,
     output logic                           over,
-    output logic                           bad,
+    output logic [$bits(fault_t)-1:0]      bad,
     output logic [$bits(tile_t)-1:0]       tile,
     input  logic                           take,
     output logic                           total_valid,

@@ -25,7 +25,7 @@ module channel_fetch
     input  logic [6:0]               free_lines,
     input  logic                     read,
     input  logic [$clog2(LINES)-1:0] read_at,
-    output logic [512:0]             read_data  // two cycles later
+    output logic [513:0]             read_data  // two cycles later
 );
   localparam int BITS = $clog2(LINES);
   if (LINES < 128 || 2 ** BITS != LINES) begin : wrong_lines
@@ -80,14 +80,14 @@ module channel_fetch
       .clk(clk),
       .write(response_1.valid),
       .write_at(write_at),
-      .write_data({response_1.error, response_1.data}),
+      .write_data({response_1.fault, response_1.data}),
       .read(read),
       .read_at(read_at),
       .read_data(read_data)
   );
   always_ff @(posedge clk) begin
     response_1.valid <= response.valid;
-    if (response.valid) {response_1.error, response_1.data} <= {response.error, response.data};
+    if (response.valid) {response_1.fault, response_1.data} <= {response.fault, response.data};
     if (response_1.valid) write_at <= write_at + 1'b1;
     level <= level + count_t'(response_1.valid) - (free ? count_t'(free_lines) : '0);
     if (rst) begin

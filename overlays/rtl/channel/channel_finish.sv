@@ -24,7 +24,7 @@ module channel_finish
     input  logic         [LINKS-1:0]         total_valid,
     input  logic         [LINKS-1:0][ROWS-1:0][31:0] total,
     output logic         [LINKS-1:0]         params_taken,  // one cycle: scales and bias of a tile have been used
-    output logic                             params_bad,    // memory could not read those of a tile
+    output fault_t                           params_bad,    // of those of a tile
     output logic                             quiet,         // no tile or line is here
     output result_line_t                     line,          // one cycle
     input  logic                             room           // for one line; it was seen to be taken
@@ -59,7 +59,8 @@ module channel_finish
   logic [511:0] scale_lines[4*2**LOG], bias_lines[2*2**LOG];
   logic [31:0] row_scale[ROWS];
   logic [1:0] there[2*2**LOG];
-  logic [2*2**LOG-1:0] complete, failed;
+  logic [2*2**LOG-1:0] complete;
+  fault_t [2*2**LOG-1:0] failed;
   logic [4:0] from_first;
   /* verilator lint_off UNUSEDSIGNAL */
   params_tag_t at;
@@ -100,12 +101,12 @@ module channel_finish
       else scale_lines[{at_link, at.side, at.which[0]}] <= feed.data;
       there[{at_link, at.side}] <= there[{at_link, at.side}] + 2'd1;
       complete[{at_link, at.side}] <= there[{at_link, at.side}] + 2'd1 == at.count;
-      if (feed.error) failed[{at_link, at.side}] <= 1'b1;
+      failed[{at_link, at.side}] <= failed[{at_link, at.side}] | feed.fault;
     end
     if (params_taken != '0) begin  // of `link`
       there[{link, side}] <= 2'd0;
       complete[{link, side}] <= 1'b0;
-      failed[{link, side}] <= 1'b0;
+      failed[{link, side}] <= '0;
     end
     if (rst) begin
       for (int i = 0; i < 2 * 2 ** LOG; i++) there[i] <= 2'd0;
@@ -138,8 +139,8 @@ module channel_finish
         last <= picked;
         side <= use_side[picked];
         tile_in <= tiles_1[picked].number;
-        drop_in <= bad_1[picked] || failed[{picked, use_side[picked]}];
-        params_bad <= params_bad || failed[{picked, use_side[picked]}];
+        drop_in <= bad_1[picked] || failed[{picked, use_side[picked]}] != '0;
+        params_bad <= params_bad | failed[{picked, use_side[picked]}];
         take[picked] <= 1'b1;
         draining <= 6'(DRAIN);
       end
@@ -165,7 +166,7 @@ module channel_finish
       use_side <= '0;
       last <= '0;
       link <= '0;
-      params_bad <= 1'b0;
+      params_bad <= '0;
     end
   end
 

@@ -30,20 +30,30 @@ module channel_group
   down_t down_1;
   pass_fields_t fields_1;
   logic [ROWS-1:0][31:0] row_lines_1;
-  logic [LINKS-1:0] runs, over, bad, take, total_valid, taken;
+  logic [LINKS-1:0] runs, over, any_bad, take, total_valid, taken;
+  fault_t [LINKS-1:0] bad;
+  fault_t all_bad;
   logic [LINKS-1:0][ROWS-1:0][31:0] total;
   tile_t [LINKS-1:0] tiles;
-  logic quiet, params_bad;
+  logic quiet;
+  fault_t params_bad;
+  always_comb begin
+    all_bad = params_bad;
+    for (int i = 0; i < LINKS; i++) begin
+      all_bad |= bad[i];
+      any_bad[i] = bad[i] != '0;
+    end
+  end
   always_ff @(posedge clk) begin
     {down_1.ends, down_1.clear, down_1.push, down_1.go, down_1.feed.valid}
         <= {down.ends, down.clear, down.push, down.go, down.feed.valid};
     if (down.push) down_1.descriptor <= down.descriptor;
     if (down.feed.valid)
-      {down_1.feed.error, down_1.feed.tag, down_1.feed.data} <= {down.feed.error, down.feed.tag, down.feed.data};
+      {down_1.feed.fault, down_1.feed.tag, down_1.feed.data} <= {down.feed.fault, down.feed.tag, down.feed.data};
     fields_1 <= fields;
     row_lines_1 <= row_lines;
     params_taken <= taken;
-    up <= '{runs: &runs, over: &over, quiet: quiet, bad: bad != '0 || params_bad};
+    up <= '{runs: &runs, over: &over, quiet: quiet, bad: all_bad};
     if (rst) begin
       {down_1.ends, down_1.push, down_1.go, down_1.feed.valid} <= 4'd0;
       down_1.clear <= 1'b1;
@@ -92,7 +102,7 @@ module channel_group
       .row_lines(row_lines_1),
       .feed(down_1.feed),
       .tiles(tiles),
-      .channel_bad(bad),
+      .channel_bad(any_bad),
       .take(take),
       .total_valid(total_valid),
       .total(total),

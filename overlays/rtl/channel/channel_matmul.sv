@@ -12,7 +12,7 @@
 //
 // Commands are announced ahead, QUEUE of them, and started in order. From the announce on channels fill their buffers; what
 // else a command reads, x, is read when it is started and the one before it has ended.
-// Reset, abort: as port/unit_port.sv has them. A line that memory could not read ends its command, and all that was
+// Reset, abort: as port/unit_port.sv has them. A line with a fault ends the command that uses it, and all that was
 // announced is forgotten, as by an abort. A refused command reads and writes nothing.
 // Assumes: bank ports answer in order, the shared one in any; weights and tables are in memory when they are announced;
 // y does not lie over x; rows of x and y begin at lines.
@@ -125,7 +125,8 @@ module channel_matmul
   down_t down;
   up_t joined;
   up_t [GROUPS-1:0] up;
-  logic go, bad, all_quiet, all_over;
+  logic go, all_quiet, all_over;
+  fault_t bad;
   always_ff @(posedge clk) begin
     down.ends <= abort_valid || fails;
     down.clear <= clear;
@@ -133,17 +134,17 @@ module channel_matmul
     if (push) down.descriptor <= descriptor;
     down.go <= go;
     down.feed.valid <= line_here;
-    if (line_here) {down.feed.error, down.feed.tag, down.feed.data} <= {read_response.error, read_response.tag, read_response.data};
+    if (line_here) {down.feed.fault, down.feed.tag, down.feed.data} <= {read_response.fault, read_response.tag, read_response.data};
     {all_run, all_over, all_quiet, bad} <= joined;
     if (clear) {down.push, down.go, down.feed.valid} <= 3'd0;
     if (rst) begin
       down.ends <= 1'b0;
       down.clear <= 1'b1;
-      {all_run, all_over, all_quiet, bad} <= 4'd0;
+      {all_run, all_over, all_quiet, bad} <= '0;
     end
   end
   always_comb begin
-    joined = '{runs: 1'b1, over: 1'b1, quiet: 1'b1, bad: 1'b0};
+    joined = '{runs: 1'b1, over: 1'b1, quiet: 1'b1, bad: '0};
     for (int i = 0; i < GROUPS; i++) begin
       joined.runs &= up[i].runs;
       joined.over &= up[i].over;
@@ -188,7 +189,8 @@ module channel_matmul
   logic [9:0] x_index, x_lines, last_index;
   logic [11:0] x_waiting;
   logic [3:0] settling;
-  logic x_last, x_done, pass_over, ends, writes_quiet, fails_now, x_failed;
+  logic x_last, x_done, pass_over, ends, writes_quiet, fails_now;
+  fault_t x_fault, found;  // found: in a line that is used
   logic [31:0] nonfinite_count, nonfinite_row;
   status_t status;
   logic ended;
@@ -201,14 +203,15 @@ module channel_matmul
   assign x_done = state == LOAD && x_row == fields.rows && x_waiting == 12'd0;
   assign pass_over = state == JOIN && settling == 4'd0 && all_over && all_quiet && writes_quiet;
   assign head_next = ends;
-  assign x_failed = down.feed.valid && down.feed.tag.x.is_x && down.feed.error;
-  assign fails_now = state != IDLE && (bad || x_failed) && !fails;
+  assign x_fault = down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0;
+  assign found = bad | x_fault;
+  assign fails_now = state != IDLE && found != '0 && !fails;
   assign ends = (state == IDLE && head_valid && started && head_status != ENDED_DONE) || (pass_over && rows_left == 7'd0);
   always_ff @(posedge clk) begin
     go <= x_done && !go && state == LOAD;
     ended <= ends || fails_now;
     fails <= fails_now;
-    status <= fails_now ? ENDED_FAILED : state == IDLE ? head_status : ENDED_DONE;
+    status <= fails_now ? (found.refused ? ENDED_ADDRESS : ENDED_FAILED) : state == IDLE ? head_status : ENDED_DONE;
     x_waiting <= x_waiting + 12'(x_asked) - 12'(down.feed.valid && down.feed.tag.x.is_x);
     if (settling != 4'd0) settling <= settling - 4'd1;
     if (x_asked) begin

@@ -9,6 +9,12 @@ package channel_types;
   parameter int ADD_CYCLES = 5;      // of float_add
   parameter int PRODUCT_CYCLES = 3;  // of group_product
 
+  // Why a line is not there. It travels with the line: what uses it fails.
+  typedef struct packed {
+    logic refused;  // no arena covers it
+    logic failed;   // memory could not read it
+  } fault_t;
+
   // A channel's memory port: lines of its bank, answered in the order of the requests.
   typedef struct packed {
     logic        valid;
@@ -16,7 +22,7 @@ package channel_types;
   } mem_req_t;
   typedef struct packed {
     logic         valid;
-    logic         error;  // memory could not read it: what uses it fails
+    fault_t       fault;
     logic [511:0] data;
   } mem_rsp_t;
 
@@ -47,7 +53,7 @@ package channel_types;
   } read_req_t;
   typedef struct packed {
     logic         valid;
-    logic         error;
+    fault_t       fault;
     feed_tag_t    tag;
     logic [511:0] data;
   } read_rsp_t;  // and what is broadcast of it
@@ -67,7 +73,8 @@ package channel_types;
     REFUSED_SIZE = 3'd3,  // no columns or more than 2^24, no rows or more than 64, K in no whole groups
     REFUSED_K    = 3'd4,  // 0, or beyond MAX_K
     REFUSED_BANKS = 3'd5,  // not as many as channels
-    REFUSED_MERGE = 3'd6   // not ceil(K/128): a tile is not whole in a bank
+    REFUSED_MERGE = 3'd6,  // not ceil(K/128): a tile is not whole in a bank
+    ENDED_ADDRESS = 3'd7   // no arena covers a line; else as ENDED_FAILED
   } status_t;
   typedef struct packed {
     logic        valid;  // one cycle
@@ -142,10 +149,10 @@ package channel_types;
   } down_t;
   // What comes back, joined.
   typedef struct packed {
-    logic runs;   // all
-    logic over;   // all
-    logic quiet;  // all
-    logic bad;    // any
+    logic   runs;   // all
+    logic   over;   // all
+    logic   quiet;  // all
+    fault_t bad;    // any
   } up_t;
 
   // What finishers hold of a command while its pass runs.

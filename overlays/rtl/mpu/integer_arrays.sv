@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // INT8 matmuls of a card with channels, one unit to matmul_slot: what lies by columns over the channels' banks and has no
 // adapters goes to the channels, each behind its bank; the rest to the array behind the units' port. One command at a time.
-// An announced command's weights are read ahead until the channels' buffers are full.
-// A line of a bank that no arena covers ends the command as one of the units' port does; one that memory cannot read does
-// where it is used. Abort, reset: as port/unit_port.sv has them; a command is taken when both have ended.
+// An announced command's weights are read ahead until the channels' buffers are full, while another command runs too.
+// A line that no arena covers or that memory cannot read ends a command of the channels where it is used, one of the array
+// when it comes. Abort, reset: as port/unit_port.sv has them; a command is taken when both have ended.
 module integer_arrays
   import mpu_types::*;
   import channel_types::*;
@@ -22,13 +22,14 @@ module integer_arrays
     input  logic         rst,
     input  logic         abort_valid,
     output logic         idle,
+    output logic         early,          // `command` may be announced although not idle
     input  logic         announce_valid,
     input  logic         command_valid,
     output logic         command_ready,
     input  command_t     command,        // held from announce to start
     output logic         done,
-    output logic         refused,        // one cycle: a line of a bank that no arena covers
-    output logic         failed,         // one cycle: a command of the channels ended by a line that memory could not read
+    output logic         refused,        // one cycle: a line that no arena covers
+    output logic         failed,          // one cycle: one that memory could not read
     output logic [31:0]  nonfinite_count,
     output logic [31:0]  nonfinite_row,
     // adapter unit, beside the array
@@ -46,7 +47,8 @@ module integer_arrays
     output logic [31:0]  read_line,
     output logic [15:0]  read_tag,
     input  logic         line_valid,
-    input  logic         line_bad,       // refused or failed
+    input  logic         line_refused,
+    input  logic         line_error,
     input  logic [15:0]  line_tag,
     input  logic [511:0] line_data,
     output logic         write_valid,
@@ -70,7 +72,8 @@ module integer_arrays
   end
 
   // --- which of them -----------------------------------------------------------------------------
-  logic by_columns, told, wide_start, wide_ready, starts_wide, array_idle, array_ready, array_done, wide_idle;
+  logic by_columns, told, wide_start, wide_ready, starts_wide, array_idle, array_ready, array_done, wide_idle, wide_failed;
+  logic [PARTS-1:0] refused_here, failed_here;  // lines of each
   logic [31:0] array_count, array_row;
   result_t result;
   /* verilator lint_off UNUSEDSIGNAL */
@@ -82,9 +85,11 @@ module integer_arrays
   assign wide_start = command_valid && by_columns;
   assign command_ready = array_ready && wide_ready;
   assign idle = array_idle && wide_idle;
-  assign done = array_done || (result.valid && result.status != ENDED_FAILED);
-  assign failed = result.valid && result.status == ENDED_FAILED;
-  assign refused = (bank_line_valid & bank_line_refused) != '0;
+  assign early = by_columns && wide_ready;
+  assign wide_failed = result.valid && (result.status == ENDED_FAILED || result.status == ENDED_ADDRESS);
+  assign done = array_done || (result.valid && !wide_failed);
+  assign refused = refused_here[ARRAY] || (wide_failed && result.status == ENDED_ADDRESS);
+  assign failed = failed_here[ARRAY] || (wide_failed && result.status == ENDED_FAILED);
   assign {nonfinite_count, nonfinite_row} =
       last_wide ? {last.nonfinite_count, last.nonfinite_row} : {array_count, array_row};
   always_ff @(posedge clk) begin
@@ -94,7 +99,7 @@ module integer_arrays
       last_wide <= by_columns;
     end
     if (result.valid) last <= result;
-    if (rst || abort_valid || failed) told <= 1'b0;
+    if (rst || abort_valid || wide_failed) told <= 1'b0;
   end
 
   // --- the units' port: lines for channels have a kind of their own --------------------------------
@@ -106,7 +111,6 @@ module integer_arrays
   logic [PARTS-1:0][511:0] data_written;
   /* verilator lint_off UNUSEDSIGNAL */
   logic part;
-  logic [PARTS-1:0] no_refused, no_error;
   /* verilator lint_on UNUSEDSIGNAL */
   shared_port #(
       .UNITS(PARTS),
@@ -120,8 +124,8 @@ module integer_arrays
       .unit_read_line(read_lines),
       .unit_read_tag(read_tags),
       .unit_line_valid(line_here),
-      .unit_line_refused(no_refused),
-      .unit_line_error(no_error),
+      .unit_line_refused(refused_here),
+      .unit_line_error(failed_here),
       .unit_write_valid(asks_write),
       .unit_write_ready(write_taken),
       .unit_write_bank(write_banks),
@@ -134,8 +138,8 @@ module integer_arrays
       .read_line(read_line),
       .read_tag({part, read_tag}),
       .line_valid(line_valid),
-      .line_refused(1'b0),
-      .line_error(1'b0),
+      .line_refused(line_refused),
+      .line_error(line_error),
       .line_unit(line_kind_t'(line_tag[15:14]) == LINE_4_BIT),
       .write_valid(write_valid),
       .write_ready(write_ready),
@@ -211,7 +215,7 @@ module integer_arrays
   for (genvar i = 0; i < CHANNELS; i++) begin : banks
     assign {bank_read_valid[i], bank_read_line[i]} = request[i];
     assign response[i] = '{
-        valid: bank_line_valid[i], error: bank_line_refused[i] || bank_line_error[i], data: bank_line_data[i]
+        valid: bank_line_valid[i], fault: '{bank_line_refused[i], bank_line_error[i]}, data: bank_line_data[i]
     };
   end
   localparam int FEED_BITS = $bits(feed_tag_t);
@@ -219,7 +223,8 @@ module integer_arrays
   write_req_t offered;
   read_rsp_t answer;
   assign answer =
-      '{valid: line_here[WIDE], error: line_bad, tag: line_tag[FEED_BITS-1:0], data: line_data};
+      '{valid: line_here[WIDE], fault: '{refused_here[WIDE], failed_here[WIDE]}, tag: line_tag[FEED_BITS-1:0],
+        data: line_data};
   assign {asks_read[WIDE], read_banks[WIDE], read_lines[WIDE]} = {wanted.valid, wanted.bank, wanted.line};
   assign read_tags[WIDE] = {LINE_4_BIT, (14 - FEED_BITS)'(0), wanted.tag};
   assign asks_write[WIDE] = offered.valid;
@@ -257,8 +262,8 @@ module integer_arrays
 `ifndef SYNTHESIS
   always_ff @(posedge clk) if (!rst) begin
     assert (!wide_start || starts_wide) else $fatal(1, "a command that the channels do not take");
-    assert (!announce_valid || idle) else $fatal(1, "a command is announced while another one runs");
-    assert (!result.valid || result.status == ENDED_DONE || result.status == ENDED_FAILED)
+    assert (!announce_valid || idle || early) else $fatal(1, "a command is announced while another one runs");
+    assert (!result.valid || result.status == ENDED_DONE || wide_failed)
     else $fatal(1, "a command of the channels is refused: %0d", result.status);
   end
 `endif

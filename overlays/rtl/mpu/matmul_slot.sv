@@ -44,6 +44,7 @@ module matmul_slot
     output logic [MATMUL-1:0] command_valid,
     input  logic [MATMUL-1:0] command_ready,
     input  logic [MATMUL-1:0] idle,
+    input  logic [MATMUL-1:0] early,                 // the next command may be announced while one runs here
     input  logic [MATMUL-1:0] done,
     input  logic [MATMUL-1:0][31:0] nonfinite_count,
     input  logic [MATMUL-1:0][31:0] nonfinite_row,
@@ -219,7 +220,7 @@ module matmul_slot
   assign of_next = state == CHECKED && announced ? units : '0;
   assign may_announce = state == CHECKED && !announced && status == 8'(LORA_OK) && !nothing && !down;
   always_comb begin
-    announce_valid = units & idle & {MATMUL{may_announce}} & ~(run_units & {MATMUL{busy}});
+    announce_valid = units & {MATMUL{may_announce}} & ((idle & ~(run_units & {MATMUL{busy}})) | early);
     announce_valid[ADAPTER] = 1'b0;  // it would read nothing yet
   end
   assign at_end = run_valid ? run_ready : result_valid;

@@ -133,7 +133,8 @@ module mpu_unit
   command_t command;
   logic down;
   logic [1:0] verdict;
-  logic [MATMUL-1:0] banks_refused, banks_failed;  // of the channels' banks
+  logic [MATMUL-1:0] lines_refused, lines_failed;  // of the command that runs, or the one that was told
+  logic early;                                     // integer_arrays take the next one already
   logic [15:0] matrix;
   logic [31:0] h_offset, h_stride;
   logic [5:0] adapter_row;
@@ -150,12 +151,12 @@ module mpu_unit
       .unit_idle(matmul_idle), .result_valid(matmul_valid), .result_ready(result_ready && !attends),
       .result_state(matmul_state), .result_status(matmul_status), .result_nonfinite_count(matmul_count),
       .result_nonfinite_row(matmul_first), .onchip_bytes(list_onchip_bytes), .adapter_columns(list_adapter_columns),
-      .row(matmul_row), .row_selected(matmul_selected), .row_number(row_number), .line_refused(refused[MATMUL-1:0] | banks_refused),
-      .line_error(failed[MATMUL-1:0] | banks_failed), .write_refused(write_refused), .write_error(write_error),
+      .row(matmul_row), .row_selected(matmul_selected), .row_number(row_number), .line_refused(lines_refused),
+      .line_error(lines_failed), .write_refused(write_refused), .write_error(write_error),
       .write_open(write_open), .abort_valid(matmul_abort), .announce_valid(announce), .command_valid(start),
-      .command_ready(ready), .idle(idle), .done(done), .nonfinite_count(counts), .nonfinite_row(first_rows),
-      .verdict(verdict), .adapter_row(adapter_row), .array_command(command), .down(down), .matrix(matrix),
-      .h_offset(h_offset), .h_stride(h_stride)
+      .command_ready(ready), .idle(idle), .early(MATMUL'(early) << INT8_ARRAY), .done(done), .nonfinite_count(counts),
+      .nonfinite_row(first_rows), .verdict(verdict), .adapter_row(adapter_row), .array_command(command), .down(down),
+      .matrix(matrix), .h_offset(h_offset), .h_stride(h_stride)
   );
 
   // The adapter unit takes the stripes of the array that runs; the other one may have been told a command with adapters.
@@ -212,18 +213,18 @@ module mpu_unit
     );
     assign bank_read_valid = '0;
     assign bank_read_line[0] = '0;
-    assign {banks_refused, banks_failed} = '0;
+    assign {lines_refused, lines_failed} = {refused[MATMUL-1:0], failed[MATMUL-1:0]};
+    assign early = 1'b0;
   end else begin : wide
     logic wide_refused, wide_failed;
     always_comb begin
-      {banks_refused, banks_failed} = '0;
-      banks_refused[INT8_ARRAY] = wide_refused;
-      banks_failed[INT8_ARRAY] = wide_failed;
+      {lines_refused, lines_failed} = {refused[MATMUL-1:0], failed[MATMUL-1:0]};
+      {lines_refused[INT8_ARRAY], lines_failed[INT8_ARRAY]} = {wide_refused, wide_failed};
     end
     integer_arrays #(
         .CHANNELS(CHANNELS), .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
     ) int8 (
-        .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]),
+        .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]), .early(early),
         .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
         .command(command), .done(done[INT8_ARRAY]), .refused(wide_refused), .failed(wide_failed),
         .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
@@ -232,7 +233,7 @@ module mpu_unit
         .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
         .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
         .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]),
-        .line_bad(refused[INT8_ARRAY] || failed[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
+        .line_refused(refused[INT8_ARRAY]), .line_error(failed[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
         .line_data(line_data), .write_valid(asks_write[INT8_ARRAY]), .write_ready(write_taken[INT8_ARRAY]),
         .write_bank(write_banks[INT8_ARRAY]), .write_line(write_lines[INT8_ARRAY]),
         .write_bytes(bytes_written[INT8_ARRAY]), .write_data(data_written[INT8_ARRAY]), .bank_read_valid(bank_read_valid),

@@ -20,9 +20,9 @@ from lora_sdk.plan.model_plan import Plan
 
 # What counts of a command depend on, besides step and plan. Adapters' tables are left alone.
 SIZES = (
-    "flags", "k", "n", "weight_type", "adapter", "op", "columns", "extra", "first", "q_heads",
-    "kv_heads", "head_dim", "window", "bytes", "share_unit", "segment_unit", "element_bytes",
-    "span",
+    "flags", "k", "n", "weight_type", "merge", "bank_first", "bank_count", "adapter", "op",
+    "columns", "extra", "first", "q_heads", "kv_heads", "head_dim", "window", "bytes", "share_unit",
+    "segment_unit", "element_bytes", "span",
 )  # fmt: skip
 CATEGORY = {MPU: WEIGHTS, VFU: VECTOR, ROUTER: LINK, DMA: KV, CONTROL_UNIT: KV}
 

@@ -13,6 +13,7 @@ from lora_host.errors import RequestError
 from lora_lab.timing.adapter_counts import down_counts, up_counts
 from lora_lab.timing.attention_counts import attention_counts
 from lora_lab.timing.card_step import CardRow, CardStep
+from lora_lab.timing.channel_counts import channel_counts, channel_kind, on_channels
 from lora_lab.timing.gather_counts import gather_counts
 from lora_lab.timing.matmul_counts import (
     PER_STRIPE,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Counting:
     """What counts depend on besides command and step. `factors`: of an adapter, by matmul, each of
-    `rank` ranks."""
+    `rank` ranks. `channels` of the board's card."""
 
     arrays: Arrays
     board: BoardPlan
@@ -42,6 +43,7 @@ class Counting:
     rank: int = 0
     boards: int = 1
     ring: bool = False
+    channels: int = 0
 
 
 def counting(arrays: Arrays, plan: Plan, rank: int) -> Counting:
@@ -50,7 +52,9 @@ def counting(arrays: Arrays, plan: Plan, rank: int) -> Counting:
     specs = adapted_specs(plan.config, board.share) if plan.adapters.rank else ()
     factors = [len(spec.parts) for spec in specs]
     share = plan.adapters.share(plan.stage_boards)
-    return Counting(arrays, board, factors, share, plan.size, plan.route.ring)
+    return Counting(
+        arrays, board, factors, share, plan.size, plan.route.ring, plan.overlay.channels
+    )
 
 
 UPDATE = "update"  # the kind of what an adapter adds to a stripe
@@ -71,6 +75,8 @@ def unit_counts(its: Counting, command: isa.Command, step: CardStep) -> Found | 
 
 
 def _matmul(its: Counting, command: isa.Matrix, rows: Sequence[CardRow]) -> Found:
+    if on_channels(its.channels, command):
+        return channel_kind(command), channel_counts(its.channels, command, len(rows))
     return matmul_kind(command), matmul_counts(its.arrays, command, len(rows))
 
 

@@ -24,7 +24,7 @@
 namespace {
 
 constexpr uint32_t BANK_COUNT = 64, LIMIT = 1u << 21, NEVER = ~0u;
-constexpr uint32_t DONE = 0, FAILED = 1; // channel_types.sv
+constexpr uint32_t DONE = 0, FAILED = 1, REFUSED = 7; // channel_types.sv
 using Banks = std::map<uint32_t, std::vector<uint8_t>>;
 
 struct Expected {
@@ -81,6 +81,7 @@ struct Plan {
     uint32_t until = NEVER; // cycle of an abort
     bool resets = false;
     uint32_t fail_port = 0, fail_at = 0; // of what a port answers; 0: never
+    uint32_t fault = FAILED;             // the status that it ends with
 };
 
 // A port: what is under way, and how often it takes and gives.
@@ -180,8 +181,14 @@ class Bench {
 
     void quiet_inputs() {
         unit_->abort_valid = unit_->announce_valid = unit_->start_valid = 0;
-        unit_->bank_ready = unit_->answer_valid = unit_->answer_error = 0;
-        unit_->read_ready = unit_->line_valid = unit_->line_error = unit_->write_ready = 0;
+        unit_->bank_ready = unit_->answer_valid = 0;
+        unit_->read_ready = unit_->line_valid = unit_->write_ready = 0;
+        no_faults();
+    }
+
+    void no_faults() {
+        unit_->answer_refused = unit_->answer_failed = 0;
+        unit_->line_refused = unit_->line_failed = 0;
     }
 
     bool under_way() const {
@@ -279,14 +286,15 @@ class Bench {
         VChannels &u = *unit_;
         if (ended_ >= started_) fail("group %zu: a result of nothing", number_);
         const Expected &e = group_->commands[ended_].expected;
-        if (u.result_status == FAILED) {
-            if (!answer_failed_)
-                fail("group %zu, command %zu: failed, though no line did", number_, ended_);
+        if (u.result_status == FAILED || u.result_status == REFUSED) {
+            if (!answer_failed_ || u.result_status != plan_.fault)
+                fail("group %zu, command %zu: status %u, though no line had such a fault", number_,
+                     ended_, u.result_status);
             if (u.nonfinite_count != 0)
                 fail("group %zu, command %zu: counts of a failed command", number_, ended_);
             failed_ = true;
             ended_++;
-            counts["failed"]++;
+            counts[u.result_status == FAILED ? "failed" : "refused"]++;
             return;
         }
         if (u.result_status != e.status || u.nonfinite_count != e.nonfinite_count ||
@@ -335,8 +343,9 @@ class Bench {
     // A cycle of all ports.
     void cycle() {
         VChannels &u = *unit_;
-        u.answer_valid = u.answer_error = 0;
-        uint32_t ready = 0, valid = 0, error = 0;
+        u.answer_valid = 0;
+        no_faults();
+        uint32_t ready = 0, valid = 0, faults = 0;
         for (uint32_t c = 0; c < CHANNELS; c++) {
             Port &port = ports_[c];
             if (chance(random_, takes_)) ready |= 1u << c;
@@ -344,17 +353,17 @@ class Bench {
             if (port.credit > 8) port.credit = 8;
             if (!can || port.under_way.empty() || port.under_way.front().due > cycles) continue;
             valid |= 1u << c;
-            if (answer(port.under_way.front(), c, &u.answer_data[c][0])) error |= 1u << c;
+            if (answer(port.under_way.front(), c, &u.answer_data[c][0])) faults |= 1u << c;
             port.under_way.pop_front();
             gave(port);
         }
         u.bank_ready = ready;
         u.answer_valid = valid;
-        u.answer_error = error;
+        (plan_.fault == FAILED ? u.answer_failed : u.answer_refused) = faults;
         Port &shared = ports_[CHANNELS];
         u.read_ready = chance(random_, takes_);
         u.write_ready = chance(random_, writes_);
-        u.line_valid = u.line_error = 0;
+        u.line_valid = 0;
         bool can = gives(shared);
         if (shared.credit > 8) shared.credit = 8;
         if (can && !shared.under_way.empty()) { // in any order
@@ -363,7 +372,8 @@ class Bench {
             if (it.due <= cycles) {
                 u.line_valid = 1;
                 u.line_tag = static_cast<uint16_t>(it.tag);
-                u.line_error = answer(it, CHANNELS, &u.line_data[0]);
+                (plan_.fault == FAILED ? u.line_failed : u.line_refused) =
+                    answer(it, CHANNELS, &u.line_data[0]);
                 shared.under_way.erase(shared.under_way.begin() + static_cast<std::ptrdiff_t>(at));
                 gave(shared);
             }
@@ -454,6 +464,7 @@ int main(int count, char **arguments) {
                 plan = {};
                 plan.fail_port = random.once_in(3) ? CHANNELS : random.below(CHANNELS);
                 plan.fail_at = 1 + random.below(uint64_t{1} << random.below(9));
+                plan.fault = random.once_in(2) ? FAILED : REFUSED;
             }
             Banks banks = group.before;
             if (bench.run(number, group, banks, plan) && banks != group.wanted)

@@ -47,7 +47,8 @@ module channel_bench
     output logic [31:0]         bank_line[CHANNELS],
     input  logic [CHANNELS-1:0] bank_ready,
     input  logic [CHANNELS-1:0] answer_valid,
-    input  logic [CHANNELS-1:0] answer_error,
+    input  logic [CHANNELS-1:0] answer_refused,
+    input  logic [CHANNELS-1:0] answer_failed,
     input  logic [511:0]        answer_data[CHANNELS],
     output logic                read_valid,
     input  logic                read_ready,
@@ -55,7 +56,8 @@ module channel_bench
     output logic [31:0]         read_line,
     output logic [12:0]         read_tag,
     input  logic                line_valid,
-    input  logic                line_error,
+    input  logic                line_refused,
+    input  logic                line_failed,
     input  logic [12:0]         line_tag,
     input  logic [511:0]        line_data,
     output logic                write_valid,
@@ -81,10 +83,10 @@ module channel_bench
   assign {result_valid, result_status, nonfinite_count, nonfinite_row} = result;
   for (genvar i = 0; i < CHANNELS; i++) begin : banks
     assign {bank_valid[i], bank_line[i]} = bank_request[i];
-    assign bank_response[i] = {answer_valid[i], answer_error[i], answer_data[i]};
+    assign bank_response[i] = {answer_valid[i], answer_refused[i], answer_failed[i], answer_data[i]};
   end
   assign {read_valid, read_bank, read_line, read_tag} = read_request;
-  assign read_response = {line_valid, line_error, line_tag, line_data};
+  assign read_response = {line_valid, line_refused, line_failed, line_tag, line_data};
   assign {write_valid, write_bank, write_line, write_bytes, write_data} = write_request;
   channel_matmul #(
       .CHANNELS(CHANNELS),

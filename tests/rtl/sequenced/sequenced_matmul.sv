@@ -110,7 +110,7 @@ module sequenced_matmul
       .adapter_columns('0), .row(row), .row_selected(), .row_number(row_number), .line_refused('0), .line_error('0),
       .write_refused(1'b0), .write_error(1'b0), .write_open(1'b0), .abort_valid(abort_valid),
       .announce_valid(announce_valid), .command_valid(command_valid), .command_ready({2'b11, command_ready}),
-      .idle({2'b11, array_idle}), .done({2'b00, done}), .nonfinite_count({64'd0, array_count}),
+      .idle({2'b11, array_idle}), .early(3'd0), .done({2'b00, done}), .nonfinite_count({64'd0, array_count}),
       .nonfinite_row({64'd0, array_row}), .verdict('0), .adapter_row('0), .array_command(command), .down(),
       .matrix(), .h_offset(), .h_stride()
   );

@@ -1,0 +1,51 @@
+"""What a matmul on channels of a card (overlays/rtl/channel) makes the busiest one do: how often,
+by name. `pass`: over the weights, for as many rows as a channel takes at once. `cycle`: in which
+it takes a line of weights, or adds a part of W4A8 to its columns' sums, whichever lasts longer;
+lines, scales and bias are there in time. `x_line` of x, or of a row's
+scale, which all channels are given."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from lora_host import abi
+from lora_lab.timing.matmul_counts import HALF, PASS, eight_bit_tile, four_bit_tile, matmul_kind
+from lora_lab.timing.vector_counts import CHUNK, Counts
+from lora_sdk.compile.isa import Matrix
+
+ROWS = 2  # CHANNEL_ROWS of integer_arrays.sv
+
+
+def on_channels(channels: int, command: Matrix) -> bool:
+    """Whether a card of so many runs it there (by_columns of integer_arrays.sv)."""
+    blocks = ceil(command.k / abi.BLOCK_K)
+    placed = (command.bank_first, command.bank_count, command.merge) == (0, channels, blocks)
+    return placed and not command.adapter and matmul_kind(command) not in HALF
+
+
+def channel_kind(command: Matrix) -> str:
+    """Its name in the data."""
+    return f"{matmul_kind(command)}_channels"
+
+
+def channel_counts(channels: int, command: Matrix, rows: int) -> Counts:
+    """Of a command on `rows` rows."""
+    passes = ceil(rows / ROWS)
+    tiles = ceil(ceil(command.n / CHUNK) / channels)
+    scaled = bool(command.flags & abi.FLAG_ROW_SCALES)
+    return {
+        "command": 1,
+        "pass": passes,
+        "cycle": passes * tiles * _tile_cycles(command),
+        "x_line": rows * (ceil(command.k / abi.LINE_BYTES) + scaled),
+    }
+
+
+def _tile_cycles(command: Matrix) -> int:
+    """Of a tile of 32 columns, which are added one a cycle."""
+    if matmul_kind(command) == "w8a8":
+        return eight_bit_tile(command.k).lines
+    blocks = ceil(command.k / abi.BLOCK_K)
+    group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
+    lines = blocks * (abi.BLOCK_K // 4 + 1 + abi.BLOCK_K // group)
+    return max(lines, four_bit_tile(command.k, group).passes * CHUNK // PASS)
