@@ -123,6 +123,26 @@ def test_what_is_too_long_is_cut(qwen: Served) -> None:
     assert last["tokens_evaluated"] < 60  # the first file has no room, the second has
 
 
+def test_a_suffix_is_encoded_once(qwen: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of 4 MB with 128 prompts would cost minutes."""
+    seen: list[str] = []
+    encode = Tokenizer.encode
+
+    def noted(self: Tokenizer, text: str, special: bool = True) -> list[int]:
+        seen.append(text)
+        return encode(self, text, special)
+
+    monkeypatch.setattr(Tokenizer, "encode", noted)
+    body = {"prompt": ["a", "b", "c"], "suffix": "tail", "max_tokens": 1}
+    assert qwen.post("/v1/completions", body).status == 200
+    assert seen.count("tail") == 1
+    long = "x = 1\n" * 150_000
+    files = [{"text": long}]
+    body = {**ASK, "input_prefix": long, "input_suffix": long, "input_extra": files}
+    assert qwen.post("/infill", body).status == 200
+    assert max(map(len, seen)) < len(long) // 10
+
+
 def test_openais_suffix(qwen: Served) -> None:
     engine, client = qwen.engine, qwen.client()
     expected = engine.generate(
@@ -163,7 +183,7 @@ def test_openais_suffix(qwen: Served) -> None:
         ("/v1/completions", {"prompt": "a", "suffix": "b", "truncate_prompt_tokens": 3}, "suffix"),
         ("/v1/completions", {"prompt": "a", "suffix": ["b"]}, "suffix"),
         ("/v1/completions", {"prompt": [9999], "suffix": "b"}, "prompt"),
-        ("/v1/completions", {"prompt": "a", "suffix": "b c " * 2000}, "prompt"),
+        ("/v1/completions", {"prompt": ["a"] * 128, "suffix": "b c " * 9000}, "suffix"),
     ],
 )
 def test_refusals(qwen: Served, path: str, fields: dict[str, Any], param: str) -> None:

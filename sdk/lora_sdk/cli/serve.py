@@ -40,6 +40,7 @@ RANK = {
     "help": "max rank of the adapters that clients load",
     "unset": str(DEFAULT_RANK),
 }
+EMBEDDINGS = {"flags": ("--embeddings",), "help": "answer /v1/embeddings, too"}
 SLOTS = 4  # for adapters that clients load, where the number is not given
 EPILOG = """\b
 Examples:
@@ -62,7 +63,7 @@ refused."""
 
 @click.command("serve", cls=ServeCommand, epilog=EPILOG)
 @alias_flags
-@flags(EngineOptions, *RUN_FLAGS, "embeddings", **NAMES)
+@flags(EngineOptions, *RUN_FLAGS, "embeddings", embeddings=EMBEDDINGS, **NAMES)
 @adapter_flags
 @flags(EngineOptions, "max_adapter_rank", max_adapter_rank=RANK)
 @speculation_flags

@@ -108,7 +108,6 @@ class EngineOptions:
     embeddings: bool = option(
         False,
         help="return final hidden states, of which embeddings are made",
-        flags=("--embeddings",),
     )
     trace: bool = option(False, help="keep the boards' command traces")
     max_adapters: int = option(

@@ -13,6 +13,7 @@ from pydantic import Field
 from lora_host.errors import LoraError
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
+from lora_sdk.serve.backend import ServedEngine
 from lora_sdk.serve.body import items
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
@@ -161,15 +162,13 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         prompt_logprobs=body.logprobs if body.echo else body.prompt_logprobs,
     )
 
-    def tokens(prompt: str | list[int]) -> list[int]:
+    def encoded_prompts() -> list[list[int]]:
         if fim is not None:
-            return _around(engine.tokenizer, fim, body, prompt, engine.config.vocabulary)
-        if isinstance(prompt, str):
-            return engine.tokenizer.encode(prompt, special=body.add_special_tokens)
-        return check_token_ids(prompt, engine.config.vocabulary)
+            return _around(engine, fim, body)
+        return [_tokens(engine, one, body.add_special_tokens) for one in prompts]
 
     try:
-        encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
+        encoded = await asyncio.to_thread(encoded_prompts)
     except LoraError as error:
         raise from_engine(error, "prompt") from None
     new, keep = body.wanted[1], body.truncate_prompt_tokens
@@ -193,15 +192,27 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
     )
 
 
-def _around(
-    tokenizer: Tokenizer, fim: Fim, body: CompletionBody, prompt: str | list[int], vocabulary: int
-) -> list[int]:
-    """The prompt for what is between it and the suffix."""
+def _tokens(engine: ServedEngine, prompt: str | list[int], special: bool) -> list[int]:
+    if isinstance(prompt, str):
+        return engine.tokenizer.encode(prompt, special=special)
+    return check_token_ids(prompt, engine.config.vocabulary)
+
+
+def _around(engine: ServedEngine, fim: Fim, body: CompletionBody) -> list[list[int]]:
+    """Prompts for what is between them and the suffix, which is encoded once."""
+    tokenizer = engine.tokenizer
     suffix = tokenizer.encode(body.suffix or "", special=False)
-    if not isinstance(prompt, str):
-        return fim.around(check_token_ids(prompt, vocabulary), suffix)
+    if len(suffix) > engine.context:
+        raise ApiError(
+            400, f"This model's maximum context length is {engine.context} tokens. However, your "
+            f"suffix resulted in {len(suffix)} tokens; shorten it", param="suffix",
+            code="context_length_exceeded",
+        )  # fmt: skip
     begin = tokenizer.begins_with if body.add_special_tokens else ()
-    return [*begin, *fim.around(tokenizer.encode(prompt, special=False), suffix)]
+    return [
+        [*(begin if isinstance(one, str) else ()), *fim.around(_tokens(engine, one, False), suffix)]
+        for one in body.prompts
+    ]
 
 
 def _echo(

@@ -25,6 +25,7 @@ _SAME_NAMES = (
     *("model", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "presence_penalty"),
     *("frequency_penalty", "logit_bias", "ignore_eos", "cache_salt", "stream"),
 )
+_LONGEST = 64  # characters of a token, at most, where a text is cut before it is encoded
 _SNIPPET = "\n\n--- snippet ---\n\n"  # llama.cpp's, between files of models without marks of files
 _REPOSITORY, _FILE = "myproject\n", "filename\n"  # its names for what has none
 
@@ -155,8 +156,9 @@ async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
                 400, f"n_predict is {body.n_predict}; the context has {context} positions",
                 param="n_predict", code="context_length_exceeded",
             )  # fmt: skip
-        text = body.input_prefix + body.prompt
-        prefix, suffix = (tokenizer.encode(one, special=False) for one in (text, body.input_suffix))
+        text = (body.input_prefix + body.prompt)[-room * _LONGEST :]
+        prefix = tokenizer.encode(text, special=False)
+        suffix = tokenizer.encode(body.input_suffix[: room * _LONGEST], special=False)
         suffix = suffix[: max(room // 4, room - len(prefix))]
         prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
         left = room - len(prefix) - len(suffix)
@@ -186,6 +188,8 @@ def _others(tokenizer: Tokenizer, fim: Fim, extra: Sequence[Extra], room: int) -
     room -= len(first) + len(last)
     found: list[list[int]] = []
     for one in reversed(extra):
+        if len(one.text) > room * _LONGEST:
+            break
         tokens = [*head(f"{one.filename}\n"), *encoded(None, one.text)]
         room -= len(tokens)
         if room < 0:
