@@ -87,7 +87,18 @@ static inline uint32_t pack_spread(uint32_t word) {
 int pack_integer(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                  uint64_t tile, void *const *blocks, struct lora_failure *failure);
 
+/* pack_gguf.c: the same of GGUF's blocks. LORA_ERR_NAN as pack_half.c. */
+int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t tile,
+              void *const *blocks, struct lora_failure *failure);
+/* Whether a source's numbers fit blocks of weight_type; bytes of its row of k inputs. */
+int pack_gguf_fits(uint32_t element, uint32_t weight_type);
+uint64_t pack_gguf_row_bytes(uint32_t element, uint64_t k);
+static inline int pack_is_gguf(uint32_t element) { return element >= LORA_SOURCE_Q4_0; }
+
 /* pack_blocks.c */
+/* LORA_ERR_NAN: the element at [row, column] of a part, which FP16 cannot hold. */
+int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
+                struct lora_failure *failure);
 /* Tiles first .. first+count-1; block i of them (K fastest) goes to blocks[i]. */
 int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                uint64_t first, uint64_t count, void *const *blocks, struct lora_failure *failure);

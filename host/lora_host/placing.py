@@ -26,7 +26,14 @@ _SOURCES = {
     "nibbles": "LORA_SOURCE_NIBBLES",
     "words": "LORA_SOURCE_WORDS",
     "awq": "LORA_SOURCE_AWQ",
-}
+    **{
+        name: f"LORA_SOURCE_{name}"
+        for name in (
+            "Q4_0", "IQ4_NL", "Q5_0", "Q8_0", "Q4_1", "Q5_1",
+            "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+        )
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,8 @@ class PackPart:
     4-bit blocks: "nibbles" (uint8, a byte each), "words" (32 bits, eight inputs a word, lowest bits
     first) or "awq" (32 bits, eight outputs a word in AWQ's order). These have `scales` FP16 and
     `zeros` uint8, both [count, K/group], and `order`, uint32 [K], which input of the file lies at
-    each of the K (None: in the file's order)."""
+    each of the K (None: in the file's order). Of GGUF's blocks: the type's name, "Q8_0", with `data`
+    uint8 [outputs, bytes of a row], "oi"."""
 
     name: str
     data: npt.NDArray[Any]
