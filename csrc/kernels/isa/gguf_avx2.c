@@ -26,6 +26,11 @@ KERNEL_INLINE vec left(vec v, const int bits) { return _mm256_slli_epi32(v, bits
 KERNEL_INLINE float_vec rounded(float_vec f) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }
+KERNEL_INLINE int all_normal(float_vec f) {
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), f), zero = _mm256_setzero_ps();
+    __m256 small = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-14f), _CMP_LT_OQ);
+    return _mm256_testz_ps(small, _mm256_cmp_ps(size, zero, _CMP_NEQ_OQ));
+}
 KERNEL_INLINE void store_halves(uint16_t *p, float_vec f) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }

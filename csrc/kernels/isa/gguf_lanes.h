@@ -4,7 +4,9 @@
  *   fused(a, b, sum), negated_fused(a, b, sum)   a*b + sum, a*b - sum
  *   unsigned_bytes(p), signed_bytes(p)           LANES of them as integers
  *   and_vec, or_vec, sub_vec, right(v, bits), left(v, bits)
- *   rounded(f)                 FP32(FP16(f)); store_halves(p, f)
+ *   rounded(f)                 FP32(FP16(f)), |f| below 65520; of zero the sign may differ
+ *   store_halves(p, f)         FP16(f)
+ *   all_normal(f)              all are 0 or, as FP16, normal numbers
  * Every function is made for a constant kind. */
 #include "gguf.h"
 #include "segments.h"
@@ -13,6 +15,7 @@
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define N LORA_BLOCK_N
 #define GGUF_AHEAD 4 /* blocks that are fetched before they are read */
+#define NEAR 16      /* steps of K of bytes that are in the first cache early */
 
 /* Of one group of 32 columns of K: by column, of the first and the second 16 of them. */
 struct gguf_scaling {
@@ -67,19 +70,18 @@ KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const uint8_t *block, 
     }
 }
 
-/* Weights of two steps of K, k even and the next, before they are rounded to FP16. `high`: the
- * bytes with what is above four bits; `at` is k within the group, a constant as `kind` is. */
-KERNEL_INLINE void two_steps(const uint32_t kind, const uint8_t *values, const vec *high,
-                             const uint32_t at, const struct gguf_scaling *scaling,
-                             float_vec w[2][VECTORS]) {
+/* v of two steps of K, k even and the next. `high`: the bytes with what is above four bits; `at` is
+ * k within the group, a constant as `kind` is. */
+KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const vec *high,
+                              const uint32_t at, float_vec v[2][VECTORS]) {
     UNROLLED
-    for (int v = 0; v < VECTORS; v++) {
+    for (int j = 0; j < VECTORS; j++) {
         vec q[2];
         if (gguf_is_bytes(kind)) {
-            q[0] = signed_bytes(values + v * LANES);
-            q[1] = signed_bytes(values + N + v * LANES);
+            q[0] = signed_bytes(values + j * LANES);
+            q[1] = signed_bytes(values + N + j * LANES);
         } else {
-            vec pair = unsigned_bytes(values + v * LANES);
+            vec pair = unsigned_bytes(values + j * LANES);
             q[0] = and_vec(pair, 15);
             q[1] = right(pair, 4);
         }
@@ -88,37 +90,40 @@ KERNEL_INLINE void two_steps(const uint32_t kind, const uint8_t *values, const v
             const int bits = gguf_has_fifth(kind) ? (int)((at + i) % 8) : (int)((at + i) % 4 * 2);
             const int mask = gguf_has_fifth(kind) ? 16 : 48;
             if (gguf_has_fifth(kind) || gguf_has_upper(kind))
-                q[i] = or_vec(q[i], and_vec(bits < 4 ? left(high[v], 4 - bits)
-                                                     : right(high[v], bits - 4),
+                q[i] = or_vec(q[i], and_vec(bits < 4 ? left(high[j], 4 - bits)
+                                                     : right(high[j], bits - 4),
                                             mask));
             if (gguf_offset(kind)) q[i] = sub_vec(q[i], (int)gguf_offset(kind));
-            const uint32_t half = gguf_has_upper(kind) ? at / 16 : 0;
-            float_vec scale = scaling->scale[half][v];
-            w[i][v] = gguf_has_minima(kind)
-                          ? negated_fused(to_floats(q[i]), scale, scaling->minimum[half][v])
-                          : mul(to_floats(q[i]), scale);
+            v[i][j] = to_floats(q[i]);
         }
     }
 }
 
 /* Eight steps of K, of which `at` is the first one's place in its group. */
-KERNEL_INLINE void eight_steps(const uint32_t kind, const uint8_t *block, uint32_t k,
-                               const uint32_t at, const struct gguf_scaling *scaling,
-                               float_vec w[8][VECTORS]) {
+KERNEL_INLINE void eight_values(const uint32_t kind, const uint8_t *block, uint32_t k,
+                                const uint32_t at, float_vec v[8][VECTORS]) {
     const uint8_t *high = block + GGUF_HIGH;
     vec bits[VECTORS];
     UNROLLED
     for (uint32_t i = 0; i < 8; i += 2) {
         UNROLLED
-        for (int v = 0; v < VECTORS; v++) {
+        for (int j = 0; j < VECTORS; j++) {
             if (gguf_has_fifth(kind) && i == 0)
-                bits[v] = unsigned_bytes(high + k / 8 * N + v * LANES);
+                bits[j] = unsigned_bytes(high + k / 8 * N + j * LANES);
             if (gguf_has_upper(kind) && i % 4 == 0)
-                bits[v] = unsigned_bytes(high + (k + i) / 4 * N + v * LANES);
+                bits[j] = unsigned_bytes(high + (k + i) / 4 * N + j * LANES);
         }
         const uint8_t *values = block + (gguf_is_bytes(kind) ? (k + i) * N : (k + i) / 2 * N);
-        two_steps(kind, values, bits, at + i, scaling, w + i);
+        two_values(kind, values, bits, at + i, v + i);
     }
+}
+
+/* A weight before it is rounded to FP16. */
+KERNEL_INLINE float_vec weight(const uint32_t kind, const struct gguf_scaling *scaling,
+                               const uint32_t at, const int j, float_vec v) {
+    const uint32_t half = gguf_has_upper(kind) ? at / 16 : 0;
+    if (!gguf_has_minima(kind)) return mul(v, scaling->scale[half][j]);
+    return negated_fused(v, scaling->scale[half][j], scaling->minimum[half][j]);
 }
 
 KERNEL_INLINE void widen_kind(const uint32_t kind, const uint8_t *block, uint16_t *wide) {
@@ -127,11 +132,11 @@ KERNEL_INLINE void widen_kind(const uint32_t kind, const uint8_t *block, uint16_
         read_gguf_scaling(kind, block, unit / LORA_UNIT_COLUMNS, &scaling);
         UNROLLED
         for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
-            float_vec w[8][VECTORS];
-            eight_steps(kind, block, unit + at, at, &scaling, w);
+            float_vec v[8][VECTORS];
+            eight_values(kind, block, unit + at, at, v);
             UNROLLED
-            for (int i = 0; i < 8 * VECTORS; i++, wide += LANES)
-                store_halves(wide, w[i / VECTORS][i % VECTORS]);
+            for (uint32_t i = 0; i < 8 * VECTORS; i++, wide += LANES)
+                store_halves(wide, weight(kind, &scaling, at, i % VECTORS, v[i / VECTORS][i % VECTORS]));
         }
     }
 }
@@ -142,29 +147,87 @@ KERNEL_INLINE const uint8_t *fetched_block(const struct gguf_tile *tile, uint32_
     return tile->next[i - tile->count < tile->count ? i - tile->count : tile->count - 1];
 }
 
-/* A unit's share of a block that is read later. */
-KERNEL_INLINE void fetch_unit(const uint32_t kind, const struct gguf_tile *tile, uint32_t k) {
-    const uint32_t lines = (gguf_block_bytes(kind) / LORA_LINE_BYTES + 3) / 4;
+/* Where a unit's share of a block begins that is read later. */
+KERNEL_INLINE const uint8_t *fetched_unit(const uint32_t kind, const struct gguf_tile *tile,
+                                          uint32_t k) {
     const uint8_t *block = fetched_block(tile, k / LORA_BLOCK_K + GGUF_AHEAD);
-    const uint8_t *at = block + k % LORA_BLOCK_K / LORA_UNIT_COLUMNS * lines * LORA_LINE_BYTES;
+    return block + k % LORA_BLOCK_K / LORA_UNIT_COLUMNS * (gguf_block_bytes(kind) / 4);
+}
+
+/* A quarter of it, and of what comes next into the first cache. */
+KERNEL_INLINE void fetch_quarter(const uint32_t kind, const uint8_t *fetched, const uint8_t *near,
+                                 uint32_t at) {
+    const uint32_t lines = (gguf_block_bytes(kind) / LORA_LINE_BYTES + 15) / 16;
     UNROLLED
     for (uint32_t i = 0; i < lines; i++)
-        _mm_prefetch((const char *)(at + i * LORA_LINE_BYTES), _MM_HINT_T1);
+        _mm_prefetch((const char *)(fetched + (at / 8 * lines + i) * LORA_LINE_BYTES), _MM_HINT_T1);
+    if (gguf_is_bytes(kind)) {
+        UNROLLED
+        for (uint32_t i = 0; i < 4; i++)
+            _mm_prefetch((const char *)(near + i * LORA_LINE_BYTES), _MM_HINT_T0);
+    }
 }
 
 KERNEL_INLINE void add_unit(const uint32_t kind, const uint8_t *block, uint32_t k, const float *x,
-                            float_vec sum[VECTORS]) {
+                            const uint8_t *fetched, float_vec sum[VECTORS]) {
     struct gguf_scaling scaling;
     read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
     UNROLLED
     for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
-        float_vec w[8][VECTORS];
-        eight_steps(kind, block, k + at, at, &scaling, w);
+        float_vec v[8][VECTORS];
+        fetch_quarter(kind, fetched, block + (k + at + NEAR) * N, at);
+        eight_values(kind, block, k + at, at, v);
         UNROLLED
-        for (int i = 0; i < 8 * VECTORS; i++)
-            sum[i % VECTORS] = fused(splat(x[at + (uint32_t)(i / VECTORS)]),
-                                     rounded(w[i / VECTORS][i % VECTORS]), sum[i % VECTORS]);
+        for (uint32_t i = 0; i < 8 * VECTORS; i++) {
+            const uint32_t j = i % VECTORS;
+            float_vec w = rounded(weight(kind, &scaling, at, (int)j, v[i / VECTORS][j]));
+            sum[j] = fused(splat(x[at + i / VECTORS]), w, sum[j]);
+        }
     }
+}
+
+/* The same where v*d is in FP16's normal range, or zero, for every v but 0. With X = v*d, exact in
+ * FP32 as -8191*d is: RN(-8191*X) + 8192*X is X rounded to 11 bits, nearest even (Dekker 1971,
+ * section 5). For the first sum's last place is 2^13 times that of X, or half of it where X is just
+ * above a power of two, to which both round it; and of a tie X's last 12 bits are 0. */
+KERNEL_INLINE void add_normal_unit(const uint32_t kind, const uint8_t *block, uint32_t k,
+                                   const float *x, const uint8_t *fetched,
+                                   const float_vec d[VECTORS], float_vec sum[VECTORS]) {
+    float_vec down[VECTORS], up[VECTORS];
+    UNROLLED
+    for (int j = 0; j < VECTORS; j++) {
+        down[j] = mul(d[j], splat(-8191.0f));
+        up[j] = mul(d[j], splat(8192.0f));
+    }
+    UNROLLED
+    for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
+        float_vec v[8][VECTORS];
+        fetch_quarter(kind, fetched, block + (k + at + NEAR) * N, at);
+        eight_values(kind, block, k + at, at, v);
+        UNROLLED
+        for (uint32_t i = 0; i < 8 * VECTORS; i++) {
+            const uint32_t j = i % VECTORS;
+            float_vec w = fused(v[i / VECTORS][j], up[j], mul(v[i / VECTORS][j], down[j]));
+            sum[j] = fused(splat(x[at + i / VECTORS]), w, sum[j]);
+        }
+    }
+}
+
+KERNEL_INLINE void add_any_unit(const uint32_t kind, const uint8_t *block, uint32_t k,
+                                const float *x, const uint8_t *fetched,
+                                float_vec sum[VECTORS]) {
+    if (kind == LORA_GGUF_Q8_0 || kind == LORA_GGUF_Q5_0) {
+        struct gguf_scaling scaling;
+        int normal = 1;
+        read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
+        UNROLLED
+        for (int j = 0; j < VECTORS; j++) normal &= all_normal(scaling.scale[0][j]);
+        if (normal) {
+            add_normal_unit(kind, block, k, x, fetched, scaling.scale[0], sum);
+            return;
+        }
+    }
+    add_unit(kind, block, k, x, fetched, sum);
 }
 
 KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, float *out) {
@@ -174,8 +237,8 @@ KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, f
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sum[v] = zero_floats();
         for (uint32_t k = tile->starts[s]; k < tile->starts[s + 1]; k += LORA_UNIT_COLUMNS) {
-            fetch_unit(kind, tile, k);
-            add_unit(kind, tile->blocks[k / LORA_BLOCK_K], k % LORA_BLOCK_K, tile->x + k, sum);
+            add_any_unit(kind, tile->blocks[k / LORA_BLOCK_K], k % LORA_BLOCK_K, tile->x + k,
+                         fetched_unit(kind, tile, k), sum);
         }
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sums[s][v] = sum[v];
