@@ -96,7 +96,7 @@ SCALES = {"Q2_K": (80, 84), "Q3_K": (108, 110), "Q4_K": (0, 4), "Q5_K": (0, 4), 
 
 def packed(data: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> NDArray[np.uint8]:
     """The rows in blocks; where the package cannot make them, blocks of any values and scales of
-    about 2^-10, some of them much smaller."""
+    about 2^-13, some of them much smaller."""
     try:
         return gguf.quants.quantize(data, kind)
     except NotImplementedError:
@@ -105,7 +105,7 @@ def packed(data: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> NDArra
         blocks = np.random.default_rng(data.size).integers(0, 256, shape).astype(np.uint8)
         start, stop = SCALES[kind.name]
         for high in range(start + 1, stop, 2):
-            blocks[..., high] = blocks[..., high] & 0x83 | np.where(blocks[..., high] & 16, 0x14, 0)
+            blocks[..., high] = blocks[..., high] & 0x83 | np.where(blocks[..., high] & 16, 0x08, 0)
         return blocks.reshape(*data.shape[:-1], -1)
 
 

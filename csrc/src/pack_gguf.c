@@ -121,8 +121,8 @@ static void read_six(const uint8_t *packed, uint32_t half, struct column *column
         uint32_t i = g / 2;
         const uint8_t *third = packed + 8 + i;
         column->scales[g] = (int8_t)(half ? (third[0] & 15) | packed[i] >> 6 << 4 : packed[i] & 63);
-        column->minima[g] =
-            (uint8_t)(half ? third[0] >> 4 | packed[4 + i] >> 6 << 4 : packed[4 + i] & 63);
+        column->minima[g] = (uint8_t)(half ? third[0] >> 4 | packed[4 + i] >> 6 << 4
+                                           : packed[4 + i] & 63);
     }
 }
 
@@ -158,9 +158,8 @@ static void read_q6_k(const uint8_t *row, uint64_t k, struct column *column) {
     uint32_t half = k / K % 2;
     const uint8_t *low = at + half * 64, *high = at + 128 + half * 32;
     for (uint32_t i = 0; i < K; i++)
-        column->values[i] = (int8_t)((int)((low[i % 64] >> i / 64 * 4 & 15u) |
-                                           two_bits(high, i) << 4) -
-                                     32);
+        column->values[i] =
+            (int8_t)((int)((low[i % 64] >> i / 64 * 4 & 15u) | two_bits(high, i) << 4) - 32);
     memcpy(column->scales, at + 192 + half * GROUPS, GROUPS);
     column->block_d = load_half(at + 208);
 }
@@ -183,8 +182,7 @@ static void read_q3_k(const uint8_t *row, uint64_t k, struct column *column) {
 static void read_q2_k(const uint8_t *row, uint64_t k, struct column *column) {
     const uint8_t *at = row + k / SUPER * 84;
     uint32_t half = k / K % 2;
-    for (uint32_t i = 0; i < K; i++)
-        column->values[i] = (int8_t)two_bits(at + 16 + half * 32, i);
+    for (uint32_t i = 0; i < K; i++) column->values[i] = (int8_t)two_bits(at + 16 + half * 32, i);
     for (uint32_t g = 0; g < GROUPS; g++) {
         column->scales[g] = (int8_t)(at[half * GROUPS + g] & 15);
         column->minima[g] = at[half * GROUPS + g] >> 4;
@@ -289,8 +287,7 @@ static void put_six(uint8_t *low, const struct tile *tile) {
 
 static uint8_t *put_bytes(uint8_t *at, const struct tile *tile, size_t offset) {
     for (uint32_t g = 0; g < GROUPS; g++)
-        for (uint32_t n = 0; n < N; n++)
-            *at++ = ((const uint8_t *)&tile->columns[n])[offset + g];
+        for (uint32_t n = 0; n < N; n++) *at++ = ((const uint8_t *)&tile->columns[n])[offset + g];
     return at;
 }
 
@@ -318,8 +315,7 @@ static uint8_t *put_high(uint8_t *at, const struct tile *tile, uint32_t each) {
     memset(at, 0, K / each * N);
     for (uint32_t k = 0; k < K; k++)
         for (uint32_t n = 0; n < N; n++)
-            at[k / each * N + n] |=
-                (uint8_t)((tile->values[k][n] >> 4 & mask) << k % each * bits);
+            at[k / each * N + n] |= (uint8_t)((tile->values[k][n] >> 4 & mask) << k % each * bits);
     return at + K / each * N;
 }
 

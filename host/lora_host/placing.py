@@ -45,8 +45,8 @@ class PackPart:
     4-bit blocks: "nibbles" (uint8, a byte each), "words" (32 bits, eight inputs a word, lowest bits
     first) or "awq" (32 bits, eight outputs a word in AWQ's order). These have `scales` FP16 and
     `zeros` uint8, both [count, K/group], and `order`, uint32 [K], which input of the file lies at
-    each of the K (None: in the file's order). Of GGUF's blocks: the type's name, "Q8_0", with `data`
-    uint8 [outputs, bytes of a row], "oi"."""
+    each of the K (None: in the file's order). Of GGUF's blocks: the type's name ("Q8_0"), with `data` uint8
+    [outputs, bytes of a row], "oi"."""
 
     name: str
     data: npt.NDArray[Any]

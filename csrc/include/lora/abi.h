@@ -353,9 +353,9 @@ enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
 /* weight_type of a matmul: the low four bits say which, the high four hold log2 of the group
  * of 4-bit weights (5, 6 or 7), of GGUF's blocks an enum lora_gguf_block, else 0. */
 enum lora_weight_type {
-    LORA_WEIGHT_FP16 = 1, /* x FP16 */
-    LORA_WEIGHT_INT8 = 3, /* x INT8, exact INT32 sums */
-    LORA_WEIGHT_W4A8 = 4, /* x INT8 */
+    LORA_WEIGHT_FP16 = 1,  /* x FP16 */
+    LORA_WEIGHT_INT8 = 3,  /* x INT8, exact INT32 sums */
+    LORA_WEIGHT_W4A8 = 4,  /* x INT8 */
     LORA_WEIGHT_W4A16 = 5, /* x FP16, w = FP16((q - zero)*scale) */
     LORA_WEIGHT_GGUF = 6   /* x FP16, w = FP16(v*scale - minimum): docs/numbers.md, 6.11 */
 };

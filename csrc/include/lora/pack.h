@@ -18,7 +18,8 @@ enum lora_source_type {
         4,                 /* for 4-bit blocks, as all below: a byte each, 0..15; outputs as rows */
     LORA_SOURCE_WORDS = 5, /* eight inputs a 32-bit word, lowest bits first */
     LORA_SOURCE_AWQ = 6,   /* eight outputs a 32-bit word, in the order 0 2 4 6 1 3 5 7; IO */
-    LORA_SOURCE_Q4_0 = 7,  /* for GGUF's blocks, as all below: bytes of its blocks; outputs as rows */
+    LORA_SOURCE_Q4_0 =
+        7, /* for GGUF's blocks, as all below: bytes of its blocks; outputs as rows */
     LORA_SOURCE_IQ4_NL = 8,
     LORA_SOURCE_Q5_0 = 9,
     LORA_SOURCE_Q8_0 = 10,

@@ -48,9 +48,9 @@ KERNEL_INLINE void read_eight(const uint32_t kind, const uint8_t *d, uint32_t gr
         float_vec of_block = load_halves((const uint16_t *)(const void *)d + v * LANES);
         found->scale[half][v] = mul(of_block, to_floats(signed_bytes(scales + at)));
         if (gguf_has_minima(kind))
-            found->minimum[half][v] =
-                mul(load_halves((const uint16_t *)(const void *)dmin + v * LANES),
-                    bytes_to_floats(minima + at));
+            found->minimum[half][v] = mul(
+                load_halves((const uint16_t *)(const void *)dmin + v * LANES),
+                bytes_to_floats(minima + at));
     }
 }
 
@@ -90,9 +90,9 @@ KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const 
             const int bits = gguf_has_fifth(kind) ? (int)((at + i) % 8) : (int)((at + i) % 4 * 2);
             const int mask = gguf_has_fifth(kind) ? 16 : 48;
             if (gguf_has_fifth(kind) || gguf_has_upper(kind))
-                q[i] = or_vec(q[i], and_vec(bits < 4 ? left(high[j], 4 - bits)
-                                                     : right(high[j], bits - 4),
-                                            mask));
+                q[i] = or_vec(
+                    q[i],
+                    and_vec(bits < 4 ? left(high[j], 4 - bits) : right(high[j], bits - 4), mask));
             if (gguf_offset(kind)) q[i] = sub_vec(q[i], (int)gguf_offset(kind));
             v[i][j] = to_floats(q[i]);
         }
@@ -136,7 +136,8 @@ KERNEL_INLINE void widen_kind(const uint32_t kind, const uint8_t *block, uint16_
             eight_values(kind, block, unit + at, at, v);
             UNROLLED
             for (uint32_t i = 0; i < 8 * VECTORS; i++, wide += LANES)
-                store_halves(wide, weight(kind, &scaling, at, i % VECTORS, v[i / VECTORS][i % VECTORS]));
+                store_halves(wide,
+                             weight(kind, &scaling, at, i % VECTORS, v[i / VECTORS][i % VECTORS]));
         }
     }
 }
@@ -214,8 +215,7 @@ KERNEL_INLINE void add_normal_unit(const uint32_t kind, const uint8_t *block, ui
 }
 
 KERNEL_INLINE void add_any_unit(const uint32_t kind, const uint8_t *block, uint32_t k,
-                                const float *x, const uint8_t *fetched,
-                                float_vec sum[VECTORS]) {
+                                const float *x, const uint8_t *fetched, float_vec sum[VECTORS]) {
     if (kind == LORA_GGUF_Q8_0 || kind == LORA_GGUF_Q5_0) {
         struct gguf_scaling scaling;
         int normal = 1;
@@ -244,8 +244,9 @@ KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, f
         for (int v = 0; v < VECTORS; v++) sums[s][v] = sum[v];
     }
     for (int v = 0; v < VECTORS; v++)
-        store_floats(out + v * LANES, add(add(add(sums[0][v], sums[1][v]), add(sums[2][v], sums[3][v])),
-                                          add(add(sums[4][v], sums[5][v]), add(sums[6][v], sums[7][v]))));
+        store_floats(out + v * LANES,
+                     add(add(add(sums[0][v], sums[1][v]), add(sums[2][v], sums[3][v])),
+                         add(add(sums[4][v], sums[5][v]), add(sums[6][v], sums[7][v]))));
 }
 
 #define OF_KIND(name)                                                                              \
@@ -265,10 +266,10 @@ OF_KIND(Q6_K)
 OF_KIND(K_MIXED)
 
 #define TABLE(which)                                                                               \
-    {[LORA_GGUF_Q8_0] = which##_Q8_0,       [LORA_GGUF_Q5_0] = which##_Q5_0,                       \
-     [LORA_GGUF_Q4_1] = which##_Q4_1,       [LORA_GGUF_Q5_1] = which##_Q5_1,                       \
-     [LORA_GGUF_Q4_K] = which##_Q4_K,       [LORA_GGUF_Q5_K] = which##_Q5_K,                       \
-     [LORA_GGUF_Q6_K] = which##_Q6_K,       [LORA_GGUF_K_MIXED] = which##_K_MIXED}
+    {[LORA_GGUF_Q8_0] = which##_Q8_0, [LORA_GGUF_Q5_0] = which##_Q5_0,                             \
+     [LORA_GGUF_Q4_1] = which##_Q4_1, [LORA_GGUF_Q5_1] = which##_Q5_1,                             \
+     [LORA_GGUF_Q4_K] = which##_Q4_K, [LORA_GGUF_Q5_K] = which##_Q5_K,                             \
+     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED}
 
 static void widen(uint32_t kind, const uint8_t *block, uint16_t *wide) {
     static void (*const of[])(const uint8_t *, uint16_t *) = TABLE(widen);

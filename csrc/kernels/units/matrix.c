@@ -102,8 +102,7 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
     fetch_columns(m, first);
-    if (matrix_is_widened(job))
-        blocks = next = lora_quantized_widen(job, own->thread, blocks);
+    if (matrix_is_widened(job)) blocks = next = lora_quantized_widen(job, own->thread, blocks);
     if (matrix_is_integer(m)) lora_quantized_multiply(job, tile, blocks, next, parts);
     else multiply_tile(own, blocks, next, parts);
     if (m->bias) add_bias(job, m->bias + first, columns, parts);

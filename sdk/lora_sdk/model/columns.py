@@ -125,7 +125,9 @@ class BlockColumns:
     def take(self, chosen: NDArray[np.intp]) -> BlockColumns:
         """Some of the columns, in this order."""
         raw = self.blocks.raw[chosen]
-        return BlockColumns(replace(self.blocks, raw=raw, shape=_shape(raw, self.blocks)), self.name)
+        return BlockColumns(
+            replace(self.blocks, raw=raw, shape=_shape(raw, self.blocks)), self.name
+        )
 
     def part(self, name: str) -> PackPart:
         """The packer's input."""

@@ -65,7 +65,11 @@ def _titles(formats: Iterable[MatrixFormat]) -> list[str]:
 
 def matrix_of(name: str, blocks: BlockArray, form: MatrixFormat) -> QuantizedMatrix:
     """A whole tensor as a matrix of this format."""
-    return BlockMatrix(name, blocks, form) if form.weights.gguf is None else GgufMatrix(name, blocks, form)
+    return (
+        BlockMatrix(name, blocks, form)
+        if form.weights.gguf is None
+        else GgufMatrix(name, blocks, form)
+    )
 
 
 class GgufMatrix:
@@ -80,11 +84,15 @@ class GgufMatrix:
     def columns(self, start: int, stop: int) -> BlockColumns:
         """Output columns start..stop-1, views of the mapped file."""
         raw = self._blocks.raw[start:stop]
-        return BlockColumns(replace(self._blocks, raw=raw, shape=(len(raw), self.shape[0])), self._name)
+        return BlockColumns(
+            replace(self._blocks, raw=raw, shape=(len(raw), self.shape[0])), self._name
+        )
 
     def part(self, start: int, stop: int) -> PackPart:
         """The same for the packer, which reads the mapped file."""
-        return PackPart(self._name, self._blocks.raw, self._blocks.type.name, "oi", start, stop - start)
+        return PackPart(
+            self._name, self._blocks.raw, self._blocks.type.name, "oi", start, stop - start
+        )
 
     def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
         """None: scales are in the blocks."""

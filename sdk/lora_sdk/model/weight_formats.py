@@ -239,10 +239,11 @@ GGUF = "gguf"
 
 def _gguf(name: str, bits: int, weights: int, size: int, *types: str) -> WeightFormat:
     title = name.upper()
+    block = GgufBlock(f"GGUF_{title}", weights, size, types)
     return register(
         WeightFormat(
             name, title, "WEIGHT_GGUF", GGUF, {None: f"BLOCK_BYTES_{title}"}, bits=bits,
-            integer=False, columns=BlockColumns, gguf=GgufBlock(f"GGUF_{title}", weights, size, types),
+            integer=False, columns=BlockColumns, gguf=block,
         )
     )  # fmt: skip
 
