@@ -93,7 +93,13 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
 /* Whether a source's numbers fit blocks of weight_type; bytes of its row of k inputs. */
 int pack_gguf_fits(uint32_t element, uint32_t weight_type);
 uint64_t pack_gguf_row_bytes(uint32_t element, uint64_t k);
-static inline int pack_is_gguf(uint32_t element) { return element >= LORA_SOURCE_Q4_0; }
+uint64_t pack_gguf_inputs(uint32_t element, uint64_t row_bytes); /* 0: no whole blocks */
+/* FP16 of numbers first .. first+count-1 of a row of the file. LORA_ERR_NAN as pack_half.c. */
+int pack_gguf_halves(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t first,
+                     uint64_t count, struct lora_failure *failure);
+static inline int pack_is_gguf(uint32_t element) {
+    return element >= LORA_SOURCE_Q4_0 && element <= LORA_SOURCE_Q6_K;
+}
 
 /* pack_blocks.c */
 /* LORA_ERR_NAN: the element at [row, column] of a part, which FP16 cannot hold. */

@@ -38,6 +38,8 @@ int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column
 /* Elements at [row, column ..] of the file. */
 static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t column,
                    uint64_t count, struct lora_failure *failure) {
+    if (pack_is_gguf(part->element))
+        return pack_gguf_halves(out, part, row, column, count, failure);
     uint64_t size = pack_element_bytes(part->element);
     const uint8_t *at = (const uint8_t *)part->data + (row * part->columns + column) * size;
     if (!pack_halves(out, at, count, part->element)) return LORA_OK;

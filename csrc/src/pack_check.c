@@ -30,7 +30,8 @@ uint64_t lora_pack_block_bytes(uint32_t weight_type) {
 /* Whether blocks of the task are made of such elements, lying so. */
 static int element_fits(const struct lora_pack_part *part, const struct lora_pack_task *task) {
     int oi = part->axes == LORA_AXES_OI;
-    if (task->kind == LORA_PACK_TABLE) return part->element <= LORA_SOURCE_F32 && !oi;
+    if (task->kind == LORA_PACK_TABLE)
+        return (part->element <= LORA_SOURCE_F32 || pack_is_gguf(part->element)) && !oi;
     if (task->weight_type == LORA_WEIGHT_FP16) return part->element <= LORA_SOURCE_F32;
     if (pack_is_gguf(part->element)) return oi && pack_gguf_fits(part->element, task->weight_type);
     if (task->weight_type == LORA_WEIGHT_INT8) return part->element == LORA_SOURCE_I8 && oi;
@@ -45,7 +46,8 @@ static int check_shape(const struct lora_pack_part *part, const struct lora_pack
     uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
     uint64_t expected = task->k;
     if (part->element == LORA_SOURCE_WORDS) expected = (task->k + WORD_VALUES - 1) / WORD_VALUES;
-    if (pack_is_gguf(part->element)) expected = pack_gguf_row_bytes(part->element, task->k);
+    if (pack_is_gguf(part->element) && oi) expected = pack_gguf_row_bytes(part->element, task->k);
+    else if (pack_is_gguf(part->element)) outputs = pack_gguf_inputs(part->element, part->columns);
     if (part->element == LORA_SOURCE_AWQ && outputs < MAX_SIDE) outputs *= WORD_VALUES;
     if (part->rows < MAX_SIDE && part->columns < MAX_SIDE && inputs == expected &&
         part->first <= outputs && part->count <= outputs - part->first &&

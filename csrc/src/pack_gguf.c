@@ -219,6 +219,12 @@ int pack_gguf_fits(uint32_t element, uint32_t weight_type) {
            (sources[element].kinds >> kind_of(weight_type) & 1u);
 }
 
+uint64_t pack_gguf_inputs(uint32_t element, uint64_t row_bytes) {
+    return row_bytes % sources[element].bytes
+               ? 0
+               : row_bytes / sources[element].bytes * sources[element].inputs;
+}
+
 uint64_t pack_gguf_row_bytes(uint32_t element, uint64_t k) {
     const struct source *source = &sources[element];
     return k % source->inputs ? UINT64_MAX : k / source->inputs * source->bytes;
@@ -336,19 +342,26 @@ static void put_block(uint8_t *at, const struct tile *tile, uint32_t kind) {
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* One output's inputs k .. k+count-1, as column n. The row of a file ends with them, or has K more.
- */
+/* Inputs k .. k+count-1 of a row of the file, which ends with them, or has K more. */
+static void read_some(const struct source *source, const uint8_t *row, uint64_t k, uint32_t count,
+                      struct column *column) {
+    uint8_t last[K / 32 * 34] = {0};
+    if (count == K) {
+        source->read(row, k, column);
+        return;
+    }
+    memcpy(last, row + k / 32 * source->bytes, count / 32 * source->bytes);
+    source->read(last, 0, column);
+}
+
+/* One output's inputs k .. k+count-1, as column n. */
 static int take_column(const struct lora_pack_part *part, uint64_t output, uint64_t k,
                        uint32_t count, uint32_t n, uint32_t offset, struct tile *tile,
                        struct lora_failure *failure) {
     const struct source *source = &sources[part->element];
     const uint8_t *row = (const uint8_t *)part->data + output * part->columns;
     struct column *column = &tile->columns[n];
-    uint8_t last[K / 32 * 34] = {0};
-    if (count < K) { /* of blocks of 32: the file may end here */
-        memcpy(last, row + k / 32 * source->bytes, count / 32 * source->bytes);
-        source->read(last, 0, column);
-    } else source->read(row, k, column);
+    read_some(source, row, k, count, column);
     float value = 0;
     uint32_t beyond = find_beyond(source, column, count, &value);
     if (beyond < count) return pack_refuse(part, output, k + beyond, (double)value, failure);
@@ -374,6 +387,34 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
             if (status) return status;
         }
         put_block(*blocks, &packed, kind);
+    }
+    return LORA_OK;
+}
+
+int pack_gguf_halves(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t first,
+                     uint64_t count, struct lora_failure *failure) {
+    const struct source *source = &sources[part->element];
+    const uint8_t *data = (const uint8_t *)part->data + row * part->columns;
+    uint64_t end = first + count, width = part->columns / source->bytes * source->inputs;
+    for (uint64_t k = first / K * K; k < end; k += K) {
+        uint32_t depth = (uint32_t)min(width - k, K);
+        struct column column = {{0}, {0}, {0}, 0, 0, {0}, {0}};
+        float floats[K];
+        read_some(source, data, k, depth, &column);
+        for (uint32_t group = 0; group < depth / 16; group++) {
+            float scale, minimum;
+            scaling(source, &column, group, &scale, &minimum);
+            for (uint32_t i = 16 * group; i < 16 * group + 16; i++)
+                floats[i] = (float)column.values[i] * scale - minimum;
+        }
+        uint64_t from = k < first ? first - k : 0, to = min(end - k, depth);
+        const uint8_t *at = (const uint8_t *)(floats + from);
+        if (pack_halves(out, at, to - from, LORA_SOURCE_F32)) {
+            double value = 0;
+            uint64_t beyond = pack_find_bad(at, to - from, LORA_SOURCE_F32, &value);
+            return pack_refuse(part, row, k + from + beyond, value, failure);
+        }
+        out += to - from;
     }
     return LORA_OK;
 }
