@@ -41,6 +41,9 @@ static inline uint64_t pack_run(const struct lora_pack_part *parts,
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
 /* Index of the first of `count` elements that FP16 cannot hold, and its value. */
 uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value);
+/* LORA_ERR_NAN: the element at [row, column] of a part, which FP16 cannot hold. */
+int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
+                struct lora_failure *failure);
 
 /* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time
  * here. */
@@ -102,9 +105,6 @@ static inline int pack_is_gguf(uint32_t element) {
 }
 
 /* pack_blocks.c */
-/* LORA_ERR_NAN: the element at [row, column] of a part, which FP16 cannot hold. */
-int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
-                struct lora_failure *failure);
 /* Tiles first .. first+count-1; block i of them (K fastest) goes to blocks[i]. */
 int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                uint64_t first, uint64_t count, void *const *blocks, struct lora_failure *failure);

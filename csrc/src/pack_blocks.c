@@ -1,7 +1,5 @@
 /* Column tiles of a matrix, and rows of a table, from the tensors that they are made of. */
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "pack.h"
@@ -15,24 +13,6 @@ static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static int task_is_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task) {
     return parts[task->part_first].axes == LORA_AXES_OI;
-}
-
-int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
-                struct lora_failure *failure) {
-    char where[48]; /* a vector is a tensor of one row */
-    if (part->rows == 1) snprintf(where, sizeof where, "%" PRIu64, column);
-    else snprintf(where, sizeof where, "%" PRIu64 ", %" PRIu64, row, column);
-    char said[96];
-    if (isfinite(value))
-        snprintf(said, sizeof said, "%g, out of FP16's range: expected magnitudes below 65520",
-                 value);
-    else
-        snprintf(said, sizeof said, "%s, expected a finite number",
-                 isnan(value) ? "nan"
-                 : value > 0  ? "inf"
-                              : "-inf");
-    return lora_fail(failure, LORA_ERR_NAN, "%.120s: weight [%s] is %s",
-                     part->name ? part->name : "?", where, said);
 }
 
 /* Elements at [row, column ..] of the file. */
