@@ -1,20 +1,6 @@
 /* REGISTER: a matmul: its weights in their banks, scales, bias, x and y. */
 #include "fw.h"
-
-/* Bytes of a block of such weights; 0: no such type. */
-static uint32_t block_bytes(uint32_t weight_type) {
-    uint32_t type = weight_type & LORA_WEIGHT_TYPE_MASK;
-    uint32_t group = weight_type >> LORA_WEIGHT_GROUP_SHIFT;
-    if (group == 0)
-        return type == LORA_WEIGHT_FP16   ? LORA_BLOCK_BYTES_FP16
-               : type == LORA_WEIGHT_INT8 ? LORA_BLOCK_BYTES_INT8
-                                          : 0;
-    if (type != LORA_WEIGHT_W4A8 && type != LORA_WEIGHT_W4A16) return 0;
-    return group == 5   ? LORA_BLOCK_BYTES_INT4_32
-           : group == 6 ? LORA_BLOCK_BYTES_INT4_64
-           : group == 7 ? LORA_BLOCK_BYTES_INT4_128
-                        : 0;
-}
+#include "lora/weight_blocks.h"
 
 /* Weights whose x is INT8, with a scale a column. */
 static uint32_t is_scaled(const struct lora_matrix *matrix) {
@@ -26,7 +12,7 @@ static uint32_t is_scaled(const struct lora_matrix *matrix) {
  * has each one that is `i` modulo the number of banks (abi.h, weight blocks). */
 static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matrix, uint32_t i,
                                   uint32_t blocks) {
-    uint32_t size = block_bytes(matrix->weight_type);
+    uint32_t size = lora_weight_block_bytes(matrix->weight_type);
     uint32_t banks = matrix->bank_count, merge = matrix->merge;
     uint32_t requests = (blocks + merge - 1) / merge;
     uint32_t last = matrix->first + requests - 1;
@@ -77,10 +63,10 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
     if (fw_check_dimension(fw, matrix->k, 1) == FW_FAILED ||
         fw_check_dimension(fw, matrix->n, 0) == FW_FAILED)
         return FW_FAILED;
-    if (block_bytes(matrix->weight_type) == 0)
+    if (lora_weight_block_bytes(matrix->weight_type) == 0)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->weight_type, LORA_WEIGHT_FP16);
     if ((matrix->weight_type == LORA_WEIGHT_INT8 && matrix->k > LORA_MAX_INT8_K) ||
-        matrix->k & ((1u << (matrix->weight_type >> LORA_WEIGHT_GROUP_SHIFT)) - 1))
+        matrix->k & (lora_weight_unit(matrix->weight_type) - 1))
         return fw_fail(fw, LORA_ERR_SIZE, matrix->k, LORA_MAX_INT8_K);
     if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);

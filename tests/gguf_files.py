@@ -79,7 +79,7 @@ def write_gguf(
             dtype = np.float16 if kind.name == "F16" else np.float32
             writer.add_tensor(name, data.astype(dtype))
         else:
-            writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
+            writer.add_tensor(name, packed(data, kind), raw_dtype=kind)
     for name, factors in rope_factors(config).items():
         writer.add_tensor(name, factors)
     writer.write_header_to_file()
@@ -87,6 +87,26 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+SCALES = {"Q2_K": (80, 84), "Q3_K": (108, 110), "Q4_K": (0, 4), "Q5_K": (0, 4), "Q6_K": (208, 210),
+          "IQ4_NL": (0, 2)}  # fmt: skip
+"""Bytes of the FP16 numbers in blocks that the package does not make."""
+
+
+def packed(data: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> NDArray[np.uint8]:
+    """The rows in blocks; where the package cannot make them, blocks of any values and scales of
+    about 2^-13, some of them much smaller."""
+    try:
+        return gguf.quants.quantize(data, kind)
+    except NotImplementedError:
+        weights, size = gguf.GGML_QUANT_SIZES[kind]
+        shape = (*data.shape[:-1], data.shape[-1] // weights, size)
+        blocks = np.random.default_rng(data.size).integers(0, 256, shape).astype(np.uint8)
+        start, stop = SCALES[kind.name]
+        for high in range(start + 1, stop, 2):
+            blocks[..., high] = blocks[..., high] & 0x83 | np.where(blocks[..., high] & 16, 0x08, 0)
+        return blocks.reshape(*data.shape[:-1], -1)
 
 
 def converted(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dict[str, Array]:

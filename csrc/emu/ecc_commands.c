@@ -2,6 +2,7 @@
  * registration (firmware/fw_check*.c), as far as one word is concerned. */
 #include "board.h"
 #include "lora/kv_layout.h"
+#include "lora/weight_blocks.h"
 
 #include <string.h>
 
@@ -36,18 +37,9 @@ static void reads_rows(struct reader *reader, uint32_t bank, uint32_t offset, ui
 }
 
 /* --- MATRIX ----------------------------------------------------------------------------------- */
-static uint32_t block_bytes(uint32_t weight_type) {
-    switch (weight_type >> LORA_WEIGHT_GROUP_SHIFT) {
-    case 5: return LORA_BLOCK_BYTES_INT4_32;
-    case 6: return LORA_BLOCK_BYTES_INT4_64;
-    case 7: return LORA_BLOCK_BYTES_INT4_128;
-    default: return weight_type == LORA_WEIGHT_INT8 ? LORA_BLOCK_BYTES_INT8 : LORA_BLOCK_BYTES_FP16;
-    }
-}
-
 /* Of a bank's requests the first and the last one, by their numbers in the matrix. */
 static void reads_weights(struct reader *reader, const struct lora_matrix *matrix) {
-    uint64_t request = (uint64_t)matrix->merge * block_bytes(matrix->weight_type);
+    uint64_t request = (uint64_t)matrix->merge * lora_weight_block_bytes(matrix->weight_type);
     uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
     uint32_t banks = matrix->bank_count;

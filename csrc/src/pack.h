@@ -41,6 +41,9 @@ static inline uint64_t pack_run(const struct lora_pack_part *parts,
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
 /* Index of the first of `count` elements that FP16 cannot hold, and its value. */
 uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value);
+/* LORA_ERR_NAN: the element at [row, column] of a part, which FP16 cannot hold. */
+int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
+                struct lora_failure *failure);
 
 /* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time
  * here. */
@@ -86,6 +89,20 @@ static inline uint32_t pack_spread(uint32_t word) {
 /* pack_integer.c: one tile of an INT8 or 4-bit matrix; its k-th block goes to blocks[k]. */
 int pack_integer(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                  uint64_t tile, void *const *blocks, struct lora_failure *failure);
+
+/* pack_gguf.c: the same of GGUF's blocks. LORA_ERR_NAN as pack_half.c. */
+int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t tile,
+              void *const *blocks, struct lora_failure *failure);
+/* Whether a source's numbers fit blocks of weight_type; bytes of its row of k inputs. */
+int pack_gguf_fits(uint32_t element, uint32_t weight_type);
+uint64_t pack_gguf_row_bytes(uint32_t element, uint64_t k);
+uint64_t pack_gguf_inputs(uint32_t element, uint64_t row_bytes); /* 0: no whole blocks */
+/* FP16 of numbers first .. first+count-1 of a row of the file. LORA_ERR_NAN as pack_half.c. */
+int pack_gguf_halves(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t first,
+                     uint64_t count, struct lora_failure *failure);
+static inline int pack_is_gguf(uint32_t element) {
+    return element >= LORA_SOURCE_Q4_0 && element <= LORA_SOURCE_Q6_K;
+}
 
 /* pack_blocks.c */
 /* Tiles first .. first+count-1; block i of them (K fastest) goes to blocks[i]. */

@@ -1,7 +1,5 @@
 /* Column tiles of a matrix, and rows of a table, from the tensors that they are made of. */
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "pack.h"
@@ -20,25 +18,14 @@ static int task_is_oi(const struct lora_pack_part *parts, const struct lora_pack
 /* Elements at [row, column ..] of the file. */
 static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t column,
                    uint64_t count, struct lora_failure *failure) {
+    if (pack_is_gguf(part->element))
+        return pack_gguf_halves(out, part, row, column, count, failure);
     uint64_t size = pack_element_bytes(part->element);
     const uint8_t *at = (const uint8_t *)part->data + (row * part->columns + column) * size;
     if (!pack_halves(out, at, count, part->element)) return LORA_OK;
     double value = 0;
     column += pack_find_bad(at, count, part->element, &value);
-    char where[48]; /* a vector is a tensor of one row */
-    if (part->rows == 1) snprintf(where, sizeof where, "%" PRIu64, column);
-    else snprintf(where, sizeof where, "%" PRIu64 ", %" PRIu64, row, column);
-    char said[96];
-    if (isfinite(value))
-        snprintf(said, sizeof said, "%g, out of FP16's range: expected magnitudes below 65520",
-                 value);
-    else
-        snprintf(said, sizeof said, "%s, expected a finite number",
-                 isnan(value) ? "nan"
-                 : value > 0  ? "inf"
-                              : "-inf");
-    return lora_fail(failure, LORA_ERR_NAN, "%.120s: weight [%s] is %s",
-                     part->name ? part->name : "?", where, said);
+    return pack_refuse(part, row, column, value, failure);
 }
 
 /* One input of the columns column .. column+count-1, file's rows being inputs. */
@@ -170,8 +157,11 @@ int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *
     int oi = task_is_oi(parts, task);
     if (task->weight_type != LORA_WEIGHT_FP16) {
         int status = LORA_OK;
+        int is_gguf = (task->weight_type & LORA_WEIGHT_TYPE_MASK) == LORA_WEIGHT_GGUF;
+        int (*pack)(const struct lora_pack_part *, const struct lora_pack_task *, uint64_t,
+                    void *const *, struct lora_failure *) = is_gguf ? pack_gguf : pack_integer;
         for (uint64_t done = 0; done < count && !status; done++)
-            status = pack_integer(parts, task, first + done, blocks + done * k_blocks, failure);
+            status = pack(parts, task, first + done, blocks + done * k_blocks, failure);
         return status;
     }
     for (uint64_t done = 0; done < count;) {

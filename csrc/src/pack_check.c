@@ -1,6 +1,7 @@
 /* What a packing task asks for, checked before memory is touched. */
 #include <inttypes.h>
 
+#include "lora/weight_blocks.h"
 #include "pack.h"
 
 #define MAX_SIDE (1ull << 31) /* of rows and columns: two multiplied fit 64 bits */
@@ -12,7 +13,7 @@ uint64_t pack_element_bytes(uint32_t element) {
     case LORA_SOURCE_NIBBLES: return 1;
     case LORA_SOURCE_F16:
     case LORA_SOURCE_BF16: return 2;
-    default: return 4;
+    default: return pack_is_gguf(element) ? 1 : 4;
     }
 }
 
@@ -23,24 +24,18 @@ uint32_t pack_group(const struct lora_pack_task *task) {
 }
 
 uint64_t lora_pack_block_bytes(uint32_t weight_type) {
-    const struct lora_pack_task task = {.weight_type = weight_type};
-    if (weight_type == LORA_WEIGHT_FP16) return LORA_BLOCK_BYTES_FP16;
-    if (weight_type == LORA_WEIGHT_INT8) return LORA_BLOCK_BYTES_INT8;
-    if (weight_type > 0xff) return 0;
-    switch (pack_group(&task)) {
-    case 32: return LORA_BLOCK_BYTES_INT4_32;
-    case 64: return LORA_BLOCK_BYTES_INT4_64;
-    case 128: return LORA_BLOCK_BYTES_INT4_128;
-    default: return 0;
-    }
+    return lora_weight_block_bytes(weight_type);
 }
 
 /* Whether blocks of the task are made of such elements, lying so. */
 static int element_fits(const struct lora_pack_part *part, const struct lora_pack_task *task) {
     int oi = part->axes == LORA_AXES_OI;
-    if (task->kind == LORA_PACK_TABLE) return part->element <= LORA_SOURCE_F32 && !oi;
+    if (task->kind == LORA_PACK_TABLE)
+        return (part->element <= LORA_SOURCE_F32 || pack_is_gguf(part->element)) && !oi;
     if (task->weight_type == LORA_WEIGHT_FP16) return part->element <= LORA_SOURCE_F32;
+    if (pack_is_gguf(part->element)) return oi && pack_gguf_fits(part->element, task->weight_type);
     if (task->weight_type == LORA_WEIGHT_INT8) return part->element == LORA_SOURCE_I8 && oi;
+    if ((task->weight_type & LORA_WEIGHT_TYPE_MASK) == LORA_WEIGHT_GGUF) return 0;
     return part->element == LORA_SOURCE_WORDS || (part->element == LORA_SOURCE_NIBBLES && oi) ||
            (part->element == LORA_SOURCE_AWQ && !oi);
 }
@@ -51,6 +46,8 @@ static int check_shape(const struct lora_pack_part *part, const struct lora_pack
     uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
     uint64_t expected = task->k;
     if (part->element == LORA_SOURCE_WORDS) expected = (task->k + WORD_VALUES - 1) / WORD_VALUES;
+    if (pack_is_gguf(part->element) && oi) expected = pack_gguf_row_bytes(part->element, task->k);
+    else if (pack_is_gguf(part->element)) outputs = pack_gguf_inputs(part->element, part->columns);
     if (part->element == LORA_SOURCE_AWQ && outputs < MAX_SIDE) outputs *= WORD_VALUES;
     if (part->rows < MAX_SIDE && part->columns < MAX_SIDE && inputs == expected &&
         part->first <= outputs && part->count <= outputs - part->first &&

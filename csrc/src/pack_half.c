@@ -1,5 +1,8 @@
 /* Elements of a checkpoint as FP16, nearest even, whatever the thread's rounding mode.
  * docs/numbers.md, 3.1. */
+#include <stdio.h>
+#include <math.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -189,4 +192,22 @@ uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, doub
         if (is_bad(half_of(bits))) return i;
     }
     return count;
+}
+
+int pack_refuse(const struct lora_pack_part *part, uint64_t row, uint64_t column, double value,
+                struct lora_failure *failure) {
+    char where[48]; /* a vector is a tensor of one row */
+    if (part->rows == 1) snprintf(where, sizeof where, "%" PRIu64, column);
+    else snprintf(where, sizeof where, "%" PRIu64 ", %" PRIu64, row, column);
+    char said[96];
+    if (isfinite(value))
+        snprintf(said, sizeof said, "%g, out of FP16's range: expected magnitudes below 65520",
+                 value);
+    else
+        snprintf(said, sizeof said, "%s, expected a finite number",
+                 isnan(value) ? "nan"
+                 : value > 0  ? "inf"
+                              : "-inf");
+    return lora_fail(failure, LORA_ERR_NAN, "%.120s: weight [%s] is %s",
+                     part->name ? part->name : "?", where, said);
 }

@@ -18,6 +18,10 @@ Bytes = npt.NDArray[np.uint8]
 
 BUFFER_BYTES = 2 << 20  # per thread: fits its caches, with long runs of file rows and banks
 AXES = ("io", "oi")
+BLOCK_SOURCES = (
+    "Q4_0", "IQ4_NL", "Q5_0", "Q8_0", "Q4_1", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+)  # fmt: skip
+"""Types of GGUF's blocks that are packed as a file has them."""
 _SOURCES = {
     "F16": "LORA_SOURCE_F16",
     "BF16": "LORA_SOURCE_BF16",
@@ -26,6 +30,7 @@ _SOURCES = {
     "nibbles": "LORA_SOURCE_NIBBLES",
     "words": "LORA_SOURCE_WORDS",
     "awq": "LORA_SOURCE_AWQ",
+    **{name: f"LORA_SOURCE_{name}" for name in BLOCK_SOURCES},
 }
 
 
@@ -38,7 +43,8 @@ class PackPart:
     4-bit blocks: "nibbles" (uint8, a byte each), "words" (32 bits, eight inputs a word, lowest bits
     first) or "awq" (32 bits, eight outputs a word in AWQ's order). These have `scales` FP16 and
     `zeros` uint8, both [count, K/group], and `order`, uint32 [K], which input of the file lies at
-    each of the K (None: in the file's order)."""
+    each of the K (None: in the file's order). Of GGUF's blocks and tables:
+    one of BLOCK_SOURCES, with `data` uint8 [rows, bytes of a row]; "oi", of tables "io"."""
 
     name: str
     data: npt.NDArray[Any]

@@ -227,6 +227,49 @@ static void check_integer(const struct integer_source *from) {
     free(blocks);
 }
 
+/* Sources in exactly as much memory as they need: any bytes become blocks or are refused as not
+ * finite, and nothing else is read. */
+static void check_gguf(uint32_t element, uint64_t inputs, uint64_t row_bytes, uint32_t block) {
+    enum { ROWS = 45 };
+    uint32_t type = LORA_WEIGHT_GGUF | block << LORA_WEIGHT_GROUP_SHIFT;
+    uint64_t size = lora_pack_block_bytes(type), bytes = (inputs + 127) / 128 * 2 * size;
+    uint8_t *raw = malloc(ROWS * row_bytes), *blocks = malloc(bytes);
+    struct lora_pack_part part = {.name = "a",
+                                  .data = raw,
+                                  .bytes = ROWS * row_bytes,
+                                  .rows = ROWS,
+                                  .columns = row_bytes,
+                                  .count = ROWS,
+                                  .element = element,
+                                  .axes = LORA_AXES_OI};
+    CHECK(size != 0);
+    memset(raw, 0x11, ROWS * row_bytes);
+    CHECK(lora_pack_blocks(&part, 1, inputs, ROWS, type, blocks, bytes, NULL) == LORA_OK);
+    memset(raw, 0xff, ROWS * row_bytes); /* scales that are NaN */
+    CHECK(lora_pack_blocks(&part, 1, inputs, ROWS, type, blocks, bytes, NULL) == LORA_ERR_NAN);
+    CHECK(lora_pack_blocks(&part, 1, inputs + 1, ROWS, type, blocks, bytes, NULL));
+    part.bytes--;
+    CHECK(lora_pack_blocks(&part, 1, inputs, ROWS, type, blocks, bytes, NULL));
+    free(raw);
+    free(blocks);
+}
+
+static void check_all_gguf(void) {
+    check_gguf(LORA_SOURCE_Q8_0, 160, 5 * 34, LORA_GGUF_Q8_0);
+    check_gguf(LORA_SOURCE_Q5_0, 96, 3 * 22, LORA_GGUF_Q8_0);
+    check_gguf(LORA_SOURCE_Q5_0, 160, 5 * 22, LORA_GGUF_Q5_0);
+    check_gguf(LORA_SOURCE_Q4_0, 32, 18, LORA_GGUF_Q5_0);
+    check_gguf(LORA_SOURCE_IQ4_NL, 224, 7 * 18, LORA_GGUF_Q8_0);
+    check_gguf(LORA_SOURCE_Q4_1, 160, 5 * 20, LORA_GGUF_Q4_1);
+    check_gguf(LORA_SOURCE_Q5_1, 160, 5 * 24, LORA_GGUF_Q5_1);
+    check_gguf(LORA_SOURCE_Q2_K, 512, 2 * 84, LORA_GGUF_K_MIXED);
+    check_gguf(LORA_SOURCE_Q3_K, 512, 2 * 110, LORA_GGUF_Q6_K);
+    check_gguf(LORA_SOURCE_Q4_K, 512, 2 * 144, LORA_GGUF_Q4_K);
+    check_gguf(LORA_SOURCE_Q4_K, 256, 144, LORA_GGUF_K_MIXED);
+    check_gguf(LORA_SOURCE_Q5_K, 512, 2 * 176, LORA_GGUF_Q5_K);
+    check_gguf(LORA_SOURCE_Q6_K, 512, 2 * 210, LORA_GGUF_Q6_K);
+}
+
 static const struct integer_source integer_sources[] = {
     {LORA_SOURCE_I8, LORA_AXES_OI, 0},    {LORA_SOURCE_NIBBLES, LORA_AXES_OI, 0},
     {LORA_SOURCE_WORDS, LORA_AXES_OI, 0}, {LORA_SOURCE_WORDS, LORA_AXES_OI, 1},
@@ -474,6 +517,7 @@ int main(void) {
     CHECK(lora_pack_force(NULL) == 0);
     for (uint32_t i = 0; i < sizeof integer_sources / sizeof integer_sources[0]; i++)
         check_integer(integer_sources + i);
+    check_all_gguf();
     check_placing_integer();
     check_memory();
     return 0;

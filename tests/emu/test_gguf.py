@@ -9,11 +9,16 @@ import gguf
 import numpy as np
 import pytest
 
-from lora_host.errors import ModelError
+from lora_host.errors import ModelError, PlacementError
+from lora_host.overlay import load_overlay
 from lora_sdk import Engine
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.opening.opening import plan_model
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.plan.overlay_choice import check_overlay
+from lora_sdk.plan.report import report
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.resolve import kind_of
@@ -97,10 +102,11 @@ def test_inspect_says_what_boards_make_of_it(tmp_path: Path) -> None:
     path = write_gguf(which, tmp_path / "a.gguf", matrices_as("Q4_0"))
     facts = inspect_gguf(path, None)
     layers = config["num_hidden_layers"]
-    assert facts["w4a16_matrices"] == 7 * layers and facts["types"]["Q4_0"] == 7 * layers + 2
+    assert facts["matrices"] == {"w4a16 in groups of 32": 7 * layers + 1}
+    assert facts["types"]["Q4_0"] == 7 * layers + 2
     assert facts["keys"]["llama.block_count"] == layers
     assert facts["tensors"]["blk.0.ffn_up.weight"] == {"type": "Q4_0", "shape": [160, 96]}
-    assert "21 matrices W4A16" in gguf_table(facts)
+    assert "22 matrices w4a16 in groups of 32, the others FP16" in gguf_table(facts)
 
 
 def test_any_file_is_listed(tmp_path: Path) -> None:
@@ -139,6 +145,63 @@ def test_parts_are_one_model(file: Path, tmp_path: Path) -> None:
     parts[1].unlink()
     with pytest.raises(ModelError, match=r"00002-of-.*cannot be read"):
         Checkpoint.open(parts[0])
+
+
+def in_blocks(kind: str, path: Path, model: str = "llama_narrow", **more: int) -> Path:
+    size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]
+    widths = {"hidden_size": 96, "intermediate_size": 160}
+    if size == 256:
+        widths = {"hidden_size": 256, "intermediate_size": 512}
+    config = {**variant(model).config, **widths, "num_hidden_layers": 2, **more}
+    return write_gguf(Variant(model, config), path / "a.gguf", matrices_as(kind), 3.0)
+
+
+KINDS = ("Q8_0", "Q4_K", "Q6_K", "Q5_0", "Q5_1", "Q4_1", "Q2_K", "Q3_K", "Q5_K", "IQ4_NL")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_give_the_logits_of_fp16(kind: str, tmp_path: Path) -> None:
+    """One row, several, 1, 2 and 4 boards; native kernels and NumPy's."""
+    path, found = in_blocks(kind, tmp_path), {}
+    forms = [("fp16", 1, "native"), *(("blocks", n, "native") for n in (1, 2, 4))]
+    for form, boards, kernels in (*forms, ("blocks", 2, "numpy")):
+        options = {"gguf_weights": form, "boards": boards, "kernels": kernels}
+        with Engine(model=path, **options) as engine:  # type: ignore[arg-type]
+            sequence = engine.open_sequence()
+            logits = [engine.prefill(sequence, tokens) for tokens in ([5, 77, 200], [31], [8, 9])]
+            assert all(np.isfinite(one).all() for one in logits)
+            found[form, boards, kernels] = b"".join(one.tobytes() for one in logits)
+            engine.check_weights()
+    assert len(set(found.values())) == 1, [key for key in found if found[key] != found[forms[0]]]
+
+
+def test_boards_hold_as_much_as_the_file(tmp_path: Path) -> None:
+    path = in_blocks("Q8_0", tmp_path)
+    blocks, plain = (EngineOptions(model=path, gguf_weights=form) for form in ("blocks", "fp16"))
+    sizes = [report(plan_model(one).plan)["weight_bytes"] for one in (blocks, plain)]
+    assert sizes[0] < 0.7 * sizes[1]
+    assert plan_model(blocks).plan.overlay.name == "lora_gguf_u280"
+    assert plan_model(plain).plan.overlay.name == "lora_f_u280"
+    chosen = EngineOptions(model=path, overlay="lora_f_u280")  # which has no such blocks
+    assert plan_model(chosen).config.quantization is None
+    with pytest.raises(PlacementError, match="is q8_0, which overlay lora_f_u280 does not compute"):
+        check_overlay(plan_model(blocks).config, load_overlay("lora_f_u280"))
+
+
+def test_blocks_with_adapters_and_trees(tmp_path: Path) -> None:
+    path = in_blocks("Q8_0", tmp_path)
+    adapted = Variant("llama_narrow", {**WHICH.config, "hidden_size": 96, "intermediate_size": 160,
+                                       "num_hidden_layers": 2})  # fmt: skip
+    adapter = write_adapter(adapted, Folder("plain"), tmp_path / "adapter")
+    drafts = SpeculationOptions("lookup", None, TreeShape.chain(4))
+    found = []
+    for form in ("fp16", "blocks"):
+        with Engine(model=path, gguf_weights=form, max_adapters=1, speculation=drafts) as engine:
+            engine.load_adapter("a", adapter)
+            out = [engine.generate("hello hello hello", max_tokens=12, adapter=name, logprobs=1)
+                   for name in (None, "a")]  # fmt: skip
+            found.append([(o.outputs[0].token_ids, str(o.outputs[0].logprobs)) for o in out])
+    assert found[0] == found[1] and found[0][0] != found[0][1]
 
 
 def test_blocks_are_read_in_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -88,12 +88,12 @@ def dense(folder: Path, which: Variant, kind: Types) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4"])
 def test_logits_are_those_of_the_dequantized_folder(kind: str, tmp_path: Path) -> None:
     which, types = whole_blocks(kind), matrices_as(kind)
     file = Checkpoint.open(write_gguf(which, tmp_path / "a.gguf", types, factor=3.0))
     folder = dense(tmp_path / "folder", which, types)
-    assert (file.config.quantization is not None) == (kind == "Q4_0")
+    assert (file.config.quantization is None) == (kind == "MXFP4")
     tokens = [5, 77, 200, 31, 8, 99]
     wanted = Oracle(file.config, load_weights(Checkpoint.open(folder))).logits(tokens)
     for path in (folder, tmp_path / "a.gguf"):
@@ -118,7 +118,7 @@ def test_q4_0_is_w4a16_to_the_bit(tmp_path: Path) -> None:
     assert np.array_equal(checkpoint.columns("layer.1.k", 3, 20).dense(), whole.dense()[3:20])
 
 
-def test_parts_of_a_matmul_in_other_types_are_dequantized_together(tmp_path: Path) -> None:
+def test_parts_of_a_matmul_in_other_types_take_the_larger_block(tmp_path: Path) -> None:
     which = whole_blocks("Q4_0")
 
     def types(name: str, array: np.ndarray) -> gguf.GGMLQuantizationType:
@@ -127,8 +127,26 @@ def test_parts_of_a_matmul_in_other_types_are_dequantized_together(tmp_path: Pat
     checkpoint = Checkpoint.open(write_gguf(which, tmp_path / "a.gguf", types))
     found = checkpoint.config.quantization
     assert found is not None
-    fp16 = {"layer.0.q", "layer.0.k", "layer.0.v"}
-    assert not fp16 & set(found.formats) and {"layer.1.q", "layer.0.o"} <= set(found.formats)
+    assert {found.formats[f"layer.0.{part}"].kind for part in "qkv"} == {"q8_0"}
+    assert {found.formats[f"layer.1.{part}"].kind for part in "qkv"} == {"w4a16"}
+    stored = next(
+        t for t in gguf.GGUFReader(checkpoint.folder).tensors if t.name == "blk.0.attn_v.weight"
+    )
+    wanted = gguf.quants.dequantize(stored.data, stored.tensor_type).astype(np.float16)
+    dense = checkpoint.columns("layer.0.v").dense()
+    assert np.array_equal(dense, wanted.astype(np.float32))
+
+
+def test_types_without_a_common_block_are_dequantized_together(tmp_path: Path) -> None:
+    which = whole_blocks("Q4_0")
+
+    def types(name: str, array: np.ndarray) -> gguf.GGMLQuantizationType:
+        return matrices_as("MXFP4" if "0.attn_v" in name else "Q8_0")(name, array)
+
+    checkpoint = Checkpoint.open(write_gguf(which, tmp_path / "a.gguf", types))
+    found = checkpoint.config.quantization
+    assert found is not None
+    assert not {"layer.0.q", "layer.0.k", "layer.0.v"} & set(found.formats)
     stored = next(
         t for t in gguf.GGUFReader(checkpoint.folder).tensors if t.name == "blk.0.attn_v.weight"
     )
@@ -149,7 +167,6 @@ def test_scales_that_fp16_does_not_hold_name_the_tensor(
     data[at + 2 : at + 4] = b"\x77\x77" if kind == "Q8_0" else b"\x00\x00"
     path.write_bytes(data)
     checkpoint = Checkpoint.open(path)
-    read = checkpoint.columns if kind == "Q4_0" else checkpoint.matrix
     with pytest.raises(ModelError, match=r"blk\.1\.ffn_up\.weight"):
-        read("layer.1.up", 0, 8)
-    read("layer.1.up", 8, 16)
+        checkpoint.columns("layer.1.up", 0, 8).dense()
+    checkpoint.columns("layer.1.up", 8, 16).dense()

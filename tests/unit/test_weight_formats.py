@@ -12,6 +12,7 @@ from lora_sdk.model.kv_formats import KV_KINDS, kv_format
 from lora_sdk.model.methods import Method, register_method
 from lora_sdk.model.quantization import MatrixFormat, Quantization
 from lora_sdk.model.weight_formats import (
+    GGUF_FORMATS,
     GROUPS,
     INT8,
     W4A8,
@@ -27,17 +28,19 @@ LINE = 64
 
 
 def test_every_type_of_the_boards_is_a_format_and_comes_back() -> None:
-    types = {abi.WEIGHT_FP16, abi.WEIGHT_INT8, abi.WEIGHT_W4A8, abi.WEIGHT_W4A16}
+    types = {abi.WEIGHT_FP16, abi.WEIGHT_INT8, abi.WEIGHT_W4A8, abi.WEIGHT_W4A16, abi.WEIGHT_GGUF}
     assert types == set(abi.names("WEIGHT_")) - {abi.WEIGHT_TYPE_MASK}
+    kinds = {row.gguf.kind for row in all_formats() if row.gguf is not None}
+    assert {f"LORA_{kind}" for kind in kinds} == set(abi.names("GGUF_").values())
     assert {row.type_number for row in all_formats()} == types
-    for name in ("fp16", "int8", "w4a8", "w4a16"):
+    for name in ("fp16", "int8", "w4a8", "w4a16", *(row.name for row in GGUF_FORMATS)):
         row = weight_format(name)
         for group in row.groups:
             assert of_weight_type(row.weight_type(group)) == (row, group)
 
 
 def test_a_block_holds_values_then_scales_and_zero_points_in_whole_lines() -> None:
-    for row in all_formats():
+    for row in (row for row in all_formats() if row.gguf is None):
         for group in row.groups:
             groups = 0 if group is None else abi.BLOCK_K // group
             metadata = groups * abi.BLOCK_N * 5 // 2

@@ -29,6 +29,17 @@
  *   values: byte k/8*128 + n*4 + k%4, low four bits where k%8 < 4, else the high ones;
  *   FP16 scales [128/g][32];
  *   zero points, four bits each, [128/g][32], the even column low, padded to a line.
+ * A block of LORA_WEIGHT_GGUF holds, in this order, without gaps and in whole lines:
+ *   values, element (k, n): Q8_0 INT8, at byte k*32 + n. All others, of which v + offset is stored
+ *     (Q5_0 16, Q6_K and K_MIXED 32): the low four bits at byte k/2*32 + n, low half where k is
+ *     even; then Q5_0, Q5_1, Q5_K the fifth bit at byte k/8*32 + n, bit k%8; Q6_K, K_MIXED the
+ *     upper two at byte k/4*32 + n, from bit 2*(k%4) on;
+ *   Q8_0, Q5_0, Q4_1, Q5_1: FP16 d[4][32], by groups of 32; Q4_1, Q5_1: FP16 m[4][32] behind;
+ *   Q4_K, Q5_K: FP16 d[32], dmin[32]; bytes [4][32], the low four bits of a scale, of a minimum
+ *     those above; bytes [2][32] with their upper two: scale and minimum of group 2i from bits 0
+ *     and 2 on, of group 2i + 1 from bits 4 and 6 on;
+ *   Q6_K, K_MIXED: FP16 d[32], INT8 scales [8][32], by groups of 16; K_MIXED: FP16 dmin[32] and
+ *     bytes [8][32] with the minima of the same groups behind.
  * So one request brings weights and what belongs to them. Rows k >= K and columns n >= N are zero
  * and are not read. */
 #define LORA_BLOCK_K 128
@@ -39,6 +50,14 @@
 #define LORA_BLOCK_BYTES_INT4_128 2176 /* 34 lines: values, 64 B scales, 16 B zero points */
 #define LORA_BLOCK_BYTES_INT4_64 2240
 #define LORA_BLOCK_BYTES_INT4_32 2368
+#define LORA_BLOCK_BYTES_Q8_0 4352
+#define LORA_BLOCK_BYTES_Q5_0 2816
+#define LORA_BLOCK_BYTES_Q4_1 2560
+#define LORA_BLOCK_BYTES_Q5_1 3072
+#define LORA_BLOCK_BYTES_Q4_K 2368
+#define LORA_BLOCK_BYTES_Q5_K 2880
+#define LORA_BLOCK_BYTES_Q6_K 3392
+#define LORA_BLOCK_BYTES_K_MIXED 3712
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
 /* --- limits of this ABI (a manifest may set less, never more) --------------------------------- */
@@ -332,15 +351,28 @@ enum lora_vector_op {
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
 
 /* weight_type of a matmul: the low four bits say which, the high four hold log2 of the group
- * of 4-bit weights (5, 6 or 7), else 0. */
+ * of 4-bit weights (5, 6 or 7), of GGUF's blocks an enum lora_gguf_block, else 0. */
 enum lora_weight_type {
-    LORA_WEIGHT_FP16 = 1, /* x FP16 */
-    LORA_WEIGHT_INT8 = 3, /* x INT8, exact INT32 sums */
-    LORA_WEIGHT_W4A8 = 4, /* x INT8 */
-    LORA_WEIGHT_W4A16 = 5 /* x FP16, w = FP16((q - zero)*scale) */
+    LORA_WEIGHT_FP16 = 1,  /* x FP16 */
+    LORA_WEIGHT_INT8 = 3,  /* x INT8, exact INT32 sums */
+    LORA_WEIGHT_W4A8 = 4,  /* x INT8 */
+    LORA_WEIGHT_W4A16 = 5, /* x FP16, w = FP16((q - zero)*scale) */
+    LORA_WEIGHT_GGUF = 6   /* x FP16, w = FP16(v*scale - minimum): docs/numbers.md, 6.11 */
 };
 #define LORA_WEIGHT_TYPE_MASK 0x0f
 #define LORA_WEIGHT_GROUP_SHIFT 4
+
+/* By GGUF's names; K_MIXED holds whatever Q2_K to Q6_K hold. */
+enum lora_gguf_block {
+    LORA_GGUF_Q8_0 = 1,
+    LORA_GGUF_Q5_0 = 2,
+    LORA_GGUF_Q4_1 = 3,
+    LORA_GGUF_Q5_1 = 4,
+    LORA_GGUF_Q4_K = 5,
+    LORA_GGUF_Q5_K = 6,
+    LORA_GGUF_Q6_K = 7,
+    LORA_GGUF_K_MIXED = 8
+};
 
 /* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every
  * type. */

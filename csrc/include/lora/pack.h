@@ -17,7 +17,19 @@ enum lora_source_type {
     LORA_SOURCE_NIBBLES =
         4,                 /* for 4-bit blocks, as all below: a byte each, 0..15; outputs as rows */
     LORA_SOURCE_WORDS = 5, /* eight inputs a 32-bit word, lowest bits first */
-    LORA_SOURCE_AWQ = 6    /* eight outputs a 32-bit word, in the order 0 2 4 6 1 3 5 7; IO */
+    LORA_SOURCE_AWQ = 6,   /* eight outputs a 32-bit word, in the order 0 2 4 6 1 3 5 7; IO */
+    LORA_SOURCE_Q4_0 =
+        7, /* for GGUF's blocks, as all below: bytes of its blocks; outputs as rows */
+    LORA_SOURCE_IQ4_NL = 8,
+    LORA_SOURCE_Q5_0 = 9,
+    LORA_SOURCE_Q8_0 = 10,
+    LORA_SOURCE_Q4_1 = 11,
+    LORA_SOURCE_Q5_1 = 12,
+    LORA_SOURCE_Q2_K = 13,
+    LORA_SOURCE_Q3_K = 14,
+    LORA_SOURCE_Q4_K = 15,
+    LORA_SOURCE_Q5_K = 16,
+    LORA_SOURCE_Q6_K = 17
 };
 enum lora_axes {
     LORA_AXES_IO = 0, /* the file's rows are inputs; tables: their rows; vectors: one row */
@@ -28,7 +40,7 @@ struct lora_pack_part { /* outputs first .. first+count-1 of a file's tensor [ro
     const char *name;   /* the file's, for messages */
     const void *data;   /* the whole tensor, C order, of any alignment */
     uint64_t bytes;
-    uint64_t rows, columns; /* of elements: of words where it holds words */
+    uint64_t rows, columns; /* of elements: of words or bytes where it holds these */
     uint64_t first, count;
     uint32_t element, axes;
     /* Of 4-bit blocks: a scale (FP16) and a zero point (0..15) of each group of each output, output

@@ -5,6 +5,7 @@
 
 #include "exponential.h"
 #include "exponential_avx2.h"
+#include "gguf.h"
 #include "half.h"
 #include "lanes_256.h"
 #include "segments.h"
@@ -217,6 +218,7 @@ AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count,
 const struct lora_variant lora_variant_avx2 = {
     .name = "avx2",
     .supported = supported,
+    .gguf = &lora_gguf_avx2,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,

@@ -5,6 +5,7 @@
 
 #include "avx512_row.h"
 #include "exponential_avx512.h"
+#include "gguf.h"
 #include "half.h"
 #include "lanes_512.h"
 #include "segments.h"
@@ -140,6 +141,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 const struct lora_variant lora_variant_avx512 = {
     .name = "avx512",
     .supported = supported,
+    .gguf = &lora_gguf_avx512,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "exponential.h"
+#include "gguf.h"
 #include "half.h"
 #include "segments.h"
 #include "variant.h"
@@ -141,6 +142,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 const struct lora_variant lora_variant_plain = {
     .name = "plain",
     .supported = always,
+    .gguf = &lora_gguf_plain,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,

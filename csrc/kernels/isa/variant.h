@@ -8,9 +8,12 @@
 #include "lora/kernels.h"
 #include "panel.h"
 
+struct lora_gguf;
+
 struct lora_variant {
     const char *name;
     int (*supported)(void);
+    const struct lora_gguf *gguf; /* gguf.h: weights in GGUF's blocks */
 
     void (*halves_to_floats)(const uint16_t *halves, uint32_t count, float *floats);
     /* Rounds and stores; returns how many were not finite. */

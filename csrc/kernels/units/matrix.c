@@ -2,6 +2,7 @@
  * items touch the same columns of y. docs/numbers.md, 3.3. */
 #include <stdbool.h>
 
+#include "isa/gguf.h"
 #include "isa/half.h"
 #include "job.h"
 #include "matrix.h"
@@ -36,6 +37,13 @@ static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
     const struct lora_job *job = own->job;
     const struct lora_variant *variant = job->variant;
     const uint32_t *starts = job->matrix.starts;
+    if (job->matrix.type == LORA_WEIGHT_GGUF && job->rows == 1) {
+        const struct gguf_tile tile = {own->x, starts, (const uint8_t *const *)(const void *)blocks,
+                                       (const uint8_t *const *)(const void *)next,
+                                       matrix_k_blocks(job->matrix.command)};
+        variant->gguf->row(matrix_gguf_block(&job->matrix), &tile, sums);
+        return;
+    }
     if (job->rows == 1) {
         (is_short(job) ? variant->row_cached : variant->row)(own->x, starts, blocks, next, sums);
         return;
@@ -94,8 +102,7 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
     fetch_columns(m, first);
-    if (m->type == LORA_WEIGHT_W4A16)
-        blocks = next = lora_quantized_widen(job, own->thread, blocks);
+    if (matrix_is_widened(job)) blocks = next = lora_quantized_widen(job, own->thread, blocks);
     if (matrix_is_integer(m)) lora_quantized_multiply(job, tile, blocks, next, parts);
     else multiply_tile(own, blocks, next, parts);
     if (m->bias) add_bias(job, m->bias + first, columns, parts);

@@ -3,29 +3,20 @@
 
 #include <string.h>
 
+#include "isa/gguf.h"
 #include "isa/integer.h"
+#include "lora/weight_blocks.h"
 
 #define ROW_PADDING 64 /* so that rows of 4096 columns do not share the cache's sets */
-
-static uint32_t group_bytes(uint32_t group) {
-    return group == 32    ? LORA_BLOCK_BYTES_INT4_32
-           : group == 64  ? LORA_BLOCK_BYTES_INT4_64
-           : group == 128 ? LORA_BLOCK_BYTES_INT4_128
-                          : 0;
-}
 
 int lora_quantized_type(struct matrix_job *m) {
     const struct lora_matrix *c = m->command;
     m->type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
     m->group = 1u << (c->weight_type >> LORA_WEIGHT_GROUP_SHIFT);
-    m->block_bytes = 0;
-    if (m->type == LORA_WEIGHT_FP16 && m->group == 1) m->block_bytes = LORA_BLOCK_BYTES_FP16;
-    if (m->type == LORA_WEIGHT_INT8 && m->group == 1) m->block_bytes = LORA_BLOCK_BYTES_INT8;
-    if (m->type == LORA_WEIGHT_W4A8 || m->type == LORA_WEIGHT_W4A16)
-        m->block_bytes = group_bytes(m->group);
+    m->block_bytes = lora_weight_block_bytes(c->weight_type);
     if (m->block_bytes == 0) return LORA_ERR_OPCODE;
     if (m->type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K) return LORA_ERR_SIZE;
-    return c->k % m->group ? LORA_ERR_SIZE : LORA_OK;
+    return c->k % lora_weight_unit(c->weight_type) ? LORA_ERR_SIZE : LORA_OK;
 }
 
 /* Bytes of a row of x, with its own scale where it has one. */
@@ -92,7 +83,7 @@ struct quantized_x {
 
 uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
-    if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
+    if (matrix_is_widened(job)) return wide_bytes(m) * job->threads;
     if (!matrix_is_integer(m)) return 0;
     return padded_lines(sizeof(struct quantized_x)) + values_bytes(job) + words_bytes(job) +
            job->rows * (whole_k(m) / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t);
@@ -183,6 +174,12 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
     scale_sums(job, tile * LORA_BLOCK_N, sums);
 }
 
+static void widen(const struct lora_job *job, const uint8_t *block, uint16_t *wide) {
+    const struct matrix_job *m = &job->matrix;
+    if (m->type == LORA_WEIGHT_W4A16) lora_integer_current()->widen(block, m->group, wide);
+    else job->variant->gguf->widen(matrix_gguf_block(m), block, wide);
+}
+
 const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
                                             const uint16_t *const *blocks) {
     const struct matrix_job *m = &job->matrix;
@@ -192,7 +189,7 @@ const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t
     uint16_t *wide = (uint16_t *)(void *)(memory + wide_bytes(m) -
                                           (uint64_t)count * LORA_BLOCK_BYTES_FP16);
     for (uint32_t i = 0; i < count; i++, wide += LORA_BLOCK_K * LORA_BLOCK_N) {
-        lora_integer_current()->widen((const uint8_t *)blocks[i], m->group, wide);
+        widen(job, (const uint8_t *)blocks[i], wide);
         list[i] = wide;
     }
     list[count] = list[0];

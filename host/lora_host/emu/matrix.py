@@ -11,6 +11,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.emu.adapter_up import add_adapters
+from lora_host.emu.gguf_blocks import gguf_weights
 from lora_host.emu.integer import column_scales, int8_matmul, row_scales, w4a8_matmul
 from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.emu.weight_blocks import (
@@ -74,7 +75,7 @@ def _matmul(call: UnitCall) -> tuple[Matmul, int]:
         columns = max(MIN_COLUMNS, 8 * WORK_ELEMENTS // c.k // BLOCK_N * BLOCK_N)
         return (lambda start, stop: integer(call, start, stop)), columns
     x = pack_rows(call.rows_view(c.x_bank, c.x_offset, c.x_stride, c.k, np.float16))
-    weights = w4a16_weights if kind == abi.WEIGHT_W4A16 else fp16_weights
+    weights = _HALVES[kind]
     columns = max(MIN_COLUMNS, WORK_ELEMENTS // (len(x) * SEGMENTS) // BLOCK_N * BLOCK_N)
     return (
         lambda start, stop: segmented_matmul(x, pack_columns(weights(call, start, stop)))
@@ -89,6 +90,13 @@ def w4a16_weights(call: UnitCall, start: int, stop: int) -> F16:
     return to_fp16(
         integers.astype(np.float32) * np.repeat(scales, group, axis=0).astype(np.float32)
     )
+
+
+_HALVES: dict[int, Callable[[UnitCall, int, int], F16]] = {
+    abi.WEIGHT_FP16: fp16_weights,
+    abi.WEIGHT_W4A16: w4a16_weights,
+    abi.WEIGHT_GGUF: gguf_weights,
+}
 
 
 def longest_segment(columns: int) -> int:

@@ -24,6 +24,16 @@ _INT4_BYTES = {
     64: abi.BLOCK_BYTES_INT4_64,
     128: abi.BLOCK_BYTES_INT4_128,
 }
+_GGUF_BYTES = {
+    abi.GGUF_Q8_0: abi.BLOCK_BYTES_Q8_0,
+    abi.GGUF_Q5_0: abi.BLOCK_BYTES_Q5_0,
+    abi.GGUF_Q4_1: abi.BLOCK_BYTES_Q4_1,
+    abi.GGUF_Q5_1: abi.BLOCK_BYTES_Q5_1,
+    abi.GGUF_Q4_K: abi.BLOCK_BYTES_Q4_K,
+    abi.GGUF_Q5_K: abi.BLOCK_BYTES_Q5_K,
+    abi.GGUF_Q6_K: abi.BLOCK_BYTES_Q6_K,
+    abi.GGUF_K_MIXED: abi.BLOCK_BYTES_K_MIXED,
+}
 
 
 def weight_kind(call: UnitCall) -> int:
@@ -43,10 +53,13 @@ def block_bytes(call: UnitCall) -> int:
         return _FIXED_BYTES[kind]
     if kind in (abi.WEIGHT_W4A8, abi.WEIGHT_W4A16) and group in _INT4_BYTES:
         return _INT4_BYTES[group]
+    found = _GGUF_BYTES.get(int(call.command.weight_type) >> abi.WEIGHT_GROUP_SHIFT)
+    if kind == abi.WEIGHT_GGUF and found is not None:
+        return found
     raise ValueError(f"weight type {call.command.weight_type:#x} is unknown")
 
 
-def _blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
+def weight_blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
     """uint8 [tiles, K blocks, bytes] of columns start..stop-1; `start` begins a tile."""
     c, size = call.command, block_bytes(call)
     k_blocks = -(-c.k // BLOCK_K)
@@ -63,7 +76,7 @@ def _blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
     return blocks.reshape(tiles, k_blocks, size)
 
 
-def _columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
+def block_columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
     """[tiles, rows and padding, 32] as [rows, count], without the padding."""
     whole = parts.transpose(1, 0, 2).reshape(parts.shape[1], -1)
     return np.ascontiguousarray(whole[:rows, :count])
@@ -71,16 +84,16 @@ def _columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
 
 def fp16_weights(call: UnitCall, start: int, stop: int) -> F16:
     """FP16 [K, stop-start] of FP16 blocks."""
-    blocks = _blocks(call, start, stop).view(np.float16)
-    return _columns(blocks.reshape(len(blocks), -1, BLOCK_N), call.command.k, stop - start)
+    blocks = weight_blocks(call, start, stop).view(np.float16)
+    return block_columns(blocks.reshape(len(blocks), -1, BLOCK_N), call.command.k, stop - start)
 
 
 def int8_weights(call: UnitCall, start: int, stop: int) -> NDArray[np.int8]:
     """INT8 [K, stop-start] of INT8 blocks. Four weights of a column are adjacent."""
-    blocks = _blocks(call, start, stop).view(np.int8).reshape(-1, BLOCK_N, 4)
+    blocks = weight_blocks(call, start, stop).view(np.int8).reshape(-1, BLOCK_N, 4)
     tiles = -(-(stop - start) // BLOCK_N)
     ordered = blocks.transpose(0, 2, 1).reshape(tiles, -1, BLOCK_N)
-    return _columns(ordered, call.command.k, stop - start)
+    return block_columns(ordered, call.command.k, stop - start)
 
 
 def int4_weights(
@@ -88,7 +101,7 @@ def int4_weights(
 ) -> tuple[NDArray[np.uint8], F16, NDArray[np.uint8]]:
     """(values uint8 [K, columns], scales FP16 [K/group, columns], zeros uint8 likewise)."""
     group, count = weight_group(call), stop - start
-    blocks = _blocks(call, start, stop)
+    blocks = weight_blocks(call, start, stop)
     tiles, each, groups = len(blocks), BLOCK_K // group, call.command.k // group
     packed = blocks[..., :INT4_VALUES].reshape(tiles, -1, BLOCK_N, 4)
     nibbles = np.stack([packed & 15, packed >> 4], axis=2)  # [tiles, K/8, 2, 32, 4]
@@ -99,7 +112,7 @@ def int4_weights(
     pairs = blocks[..., end : end + each * BLOCK_N // 2]
     zeros = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(tiles, -1, BLOCK_N)
     return (
-        _columns(values, call.command.k, count),
-        _columns(scales, groups, count),
-        _columns(zeros, groups, count),
+        block_columns(values, call.command.k, count),
+        block_columns(scales, groups, count),
+        block_columns(zeros, groups, count),
     )

@@ -138,6 +138,7 @@ MATRICES: dict[str, Callable[[Weights, Matmul, MatrixFormat], Matrix]] = {
     "WEIGHT_INT8": _int8,
     "WEIGHT_W4A8": _w4a8,
     "WEIGHT_W4A16": _w4a16,
+    "WEIGHT_GGUF": _half,
 }
 
 

@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 MODEL_FLAGS = (
     *("model", "boards", "stages", "devices", "cluster_file"),
-    *("overlay", "kernels", "threads", "context", "kv"),
+    *("overlay", "kernels", "threads", "context", "kv", "gguf_weights"),
 )
 """Fields of EngineOptions that select the model and the boards."""
 RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir",

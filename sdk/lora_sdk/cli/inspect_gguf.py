@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lora_host.overlay import Overlay
 from lora_sdk.gguf.parts import open_gguf
 from lora_sdk.gguf.values import Value, shown
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.quantization import MatrixFormat
 
 
 def inspect_gguf(path: Path, overlay: Overlay | None) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def _on_boards(path: Path) -> dict[str, Any]:
     return {
         "model_type": checkpoint.config.architecture,
         "bytes_on_boards": checkpoint.bytes,
-        "w4a16_matrices": 0 if quantization is None else len(quantization.formats),
+        "matrices": {} if quantization is None else _counts(quantization.formats.values()),
     }
 
 
@@ -55,9 +57,18 @@ def gguf_table(facts: dict[str, Any]) -> str:
         return "\n".join([*lines, f"on the boards   no: {facts['refused']}"])
     lines.append(
         f"on the boards   {facts['model_type']}, {facts['bytes_on_boards'] / 1e6:.1f} MB, "
-        f"{facts['w4a16_matrices']} matrices W4A16, the others FP16"
+        f"{_shown(facts['matrices'])}"
     )
     return "\n".join(lines)
+
+
+def _counts(formats: Iterable[MatrixFormat]) -> dict[str, int]:
+    return dict(Counter(map(str, formats)))
+
+
+def _shown(matrices: dict[str, int]) -> str:
+    counts = [f"{count} matrices {form}" for form, count in matrices.items()]
+    return ", ".join([*counts, "the others FP16"]) if counts else "all matrices FP16"
 
 
 def _json(value: Value) -> object:

@@ -23,7 +23,8 @@ from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
 
-OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv")
+OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv",
+           "gguf_weights")  # fmt: skip
 
 MODEL = {
     "help": "model folder, GGUF file, ORG/NAME in the Hugging Face cache, or a shape (llama2-7b)"

@@ -170,14 +170,27 @@ class GgufFile:
             if self._texts > MAX_TEXTS or count > (self.bytes - self._at) // 8:
                 raise self.error(f"key {key} has {count} texts")
             start = self._at
-            for _ in range(count):
-                self._take(self._integer("<Q"))
+            self._skip_texts(count)
             return Array(self._file, kind, count, start)
         if kind not in SCALARS:
             raise self.error(f"key {key} is an array of type {kind}; expected numbers or texts")
         if count > self.bytes:
             raise self.error(f"key {key} has {count} elements")
         return Array(self._file, kind, count, self._take(count * SCALARS[kind].bytes))
+
+    def _skip_texts(self, count: int) -> None:
+        """Past texts, which are there: a vocabulary has hundreds of thousands."""
+        length, at, last = struct.Struct("<Q").unpack_from, self._at, self.bytes - 8
+        for _ in range(count):
+            if at > last:
+                break
+            at += 8 + length(self._file, at)[0]
+        else:
+            if at <= self.bytes:
+                self._at = at
+                return
+        for _ in range(count):  # names the text that is cut
+            self._take(self._integer("<Q"))
 
     def _name(self, what: str) -> str:
         name = self._text(what, MAX_NAME)

@@ -283,7 +283,8 @@ class Loader:
 
     def _copied(self, parts: tuple[Part, ...]) -> bool:
         """Whether one of the tensors is not read as the file stores it."""
-        return any(self._weights.stored(part.tensor).copied for part in parts if part.width)
+        found = (self._weights.stored(part.tensor) for part in parts if part.width)
+        return any(one.copied and not one.in_blocks for one in found)
 
     def _copy(self, tensor: str, start: int, stop: int) -> PackPart:
         return _part(self._weights.stored(tensor), start, stop - start)
@@ -342,6 +343,8 @@ class Loader:
 
 def _part(stored: Stored, start: int, count: int) -> PackPart:
     """Outputs start .. start+count-1 of a tensor."""
+    if stored.in_blocks:
+        return stored.block_part(start, count)
     array, first = stored.part(start, count)
     return PackPart(stored.label, array, stored.kind, stored.axes, first, count)
 

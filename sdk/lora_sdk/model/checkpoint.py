@@ -90,7 +90,7 @@ class Checkpoint:
         return sum(
             self._bytes_of(name)
             for name in self._sources
-            if not (name == "lm_head" and self.config.tied)
+            if not (name == "lm_head" and self.config.tied and name not in self._quantized)
         )
 
     def has(self, name: str) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.placing import PackPart
+from lora_sdk.gguf.blocks import BlockArray
+from lora_sdk.model.half import to_half
 
 
 class Columns(Protocol):
@@ -106,3 +108,36 @@ class Int4Columns:
     def take(self, chosen: NDArray[np.intp]) -> Int4Columns:
         """Some of the columns, in this order."""
         return Int4Columns(self.values[chosen], self.scales[chosen], self.zeros[chosen])
+
+
+@dataclass(frozen=True)
+class BlockColumns:
+    """Output columns of a matrix in blocks of a GGUF file: `blocks` [columns, K], the file's
+    `name` of the whole."""
+
+    blocks: BlockArray
+    name: str
+
+    def dense(self) -> NDArray[np.float32]:
+        """The weights in FP32 [columns, K], rounded to FP16. ModelError: FP16 does not hold one."""
+        return to_half(self.blocks[:], "F32", self.name).astype(np.float32)
+
+    def take(self, chosen: NDArray[np.intp]) -> BlockColumns:
+        """Some of the columns, in this order."""
+        raw = self.blocks.raw[chosen]
+        return BlockColumns(
+            replace(self.blocks, raw=raw, shape=_shape(raw, self.blocks)), self.name
+        )
+
+    def part(self, name: str) -> PackPart:
+        """The packer's input."""
+        raw = np.ascontiguousarray(self.blocks.raw)
+        return PackPart(name, raw, self.blocks.type.name, "oi", 0, len(raw))
+
+    @property
+    def column_scales(self) -> None:
+        """None: scales are in the blocks."""
+
+
+def _shape(raw: NDArray[np.uint8], whole: BlockArray) -> tuple[int, int]:
+    return len(raw), whole.shape[1]

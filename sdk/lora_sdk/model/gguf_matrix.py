@@ -1,8 +1,10 @@
-"""Q4_0 matrices of a GGUF file as W4A16 in groups of 32: the same weights to the bit."""
+"""Matrices of a GGUF file in the blocks that boards multiply: Q4_0 as W4A16 in groups of 32, the
+same weights to the bit, all others as the blocks of abi.h."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +13,12 @@ from lora_host.errors import ModelError
 from lora_host.placing import PackPart
 from lora_sdk.gguf.blocks import BlockArray
 from lora_sdk.model.block import describe
-from lora_sdk.model.columns import Int4Columns
+from lora_sdk.model.columns import BlockColumns, Int4Columns
 from lora_sdk.model.quantization import MatrixFormat, Quantization
+from lora_sdk.model.quantized import QuantizedMatrix
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.model.weight_formats import W4A16
+from lora_sdk.model.weight_formats import W4A16, gguf_format
 
 GROUP = 32
 TYPE = "Q4_0"
@@ -26,17 +29,82 @@ SCALE_LIMIT = np.float16(8184)  # 8 times more would not be FP16
 def quantization_of(
     config: ModelConfig, sources: Mapping[str, Source], types: Mapping[str, str]
 ) -> Quantization | None:
-    """The formats of a file whose tensors have `types` by name. A matmul is W4A16 if all of its
-    matrices are Q4_0; all others are FP16. None if all are."""
-    form = MatrixFormat(W4A16.name, GROUP)
-    formats = {
-        name: form
-        for matmul in describe(config).matmuls
-        if matmul.layer is not None
-        and all(types.get(sources[name].tensor) == TYPE for name in matmul.tensors)
-        for name in matmul.tensors
-    }
-    return Quantization(W4A16.title, formats) if formats else None
+    """The formats of a file whose tensors have `types` by name. A matmul whose matrices are all
+    Q4_0 is W4A16; one of several types has the smallest block that holds their numbers, FP16
+    without one. None if all are FP16."""
+    formats: dict[str, MatrixFormat] = {}
+    for matmul in describe(config).matmuls:
+        found = {types.get(head_source(sources, name).tensor, "") for name in matmul.tensors}
+        form = _format(found)
+        if form is not None:
+            formats.update(dict.fromkeys(matmul.tensors, form))
+    if not formats:
+        return None
+    return Quantization("+".join(_titles(formats.values())), formats)
+
+
+def head_source(sources: Mapping[str, Source], name: str) -> Source:
+    """Where a matrix lies: a tied lm_head is the token table."""
+    if name in sources:
+        return sources[name]
+    table = sources["embed.token"]
+    rows, columns = table.file_shape
+    return replace(table, layout="oi", file_shape=(rows, columns), count=rows)
+
+
+def _format(types: set[str]) -> MatrixFormat | None:
+    if types == {TYPE}:
+        return MatrixFormat(W4A16.name, GROUP)
+    found = gguf_format(types)
+    return None if found is None else MatrixFormat(found.name)
+
+
+def _titles(formats: Iterable[MatrixFormat]) -> list[str]:
+    return sorted({form.weights.title for form in formats})
+
+
+def matrix_of(name: str, blocks: BlockArray, form: MatrixFormat) -> QuantizedMatrix:
+    """A whole tensor as a matrix of this format."""
+    return (
+        BlockMatrix(name, blocks, form)
+        if form.weights.gguf is None
+        else GgufMatrix(name, blocks, form)
+    )
+
+
+class GgufMatrix:
+    """A whole tensor in blocks; a QuantizedMatrix."""
+
+    def __init__(self, name: str, blocks: BlockArray, form: MatrixFormat) -> None:
+        self.format = form
+        self.shape = (blocks.shape[1], blocks.shape[0])
+        self.tensors = frozenset((name,))
+        self._name, self._blocks = name, blocks
+
+    def columns(self, start: int, stop: int) -> BlockColumns:
+        """Output columns start..stop-1, views of the mapped file."""
+        raw = self._blocks.raw[start:stop]
+        return BlockColumns(
+            replace(self._blocks, raw=raw, shape=(len(raw), self.shape[0])), self._name
+        )
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The same for the packer, which reads the mapped file."""
+        return PackPart(
+            self._name, self._blocks.raw, self._blocks.type.name, "oi", start, stop - start
+        )
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """None: scales are in the blocks."""
+        return None
+
+    def permutation(self) -> NDArray[np.uint32] | None:
+        """None: inputs are in the file's order."""
+        return None
+
+    def input_scale(self) -> np.float32:
+        """ModelError: inputs are FP16."""
+        raise ModelError(f"{self._name}: has no scale of its inputs, which are FP16")
 
 
 class BlockMatrix:

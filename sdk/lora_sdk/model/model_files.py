@@ -17,7 +17,7 @@ from lora_sdk.model.folder import AnyTensors, find_tensors, has_weights
 from lora_sdk.model.gguf_architectures import Architecture
 from lora_sdk.model.gguf_config import architecture_of, config_values
 from lora_sdk.model.gguf_container import GgufContainer
-from lora_sdk.model.gguf_matrix import BlockMatrix, quantization_of
+from lora_sdk.model.gguf_matrix import head_source, matrix_of, quantization_of
 from lora_sdk.model.gguf_rope import FACTORS, LONG, SHORT
 from lora_sdk.model.gguf_sources import gguf_sources
 from lora_sdk.model.json_file import read_json
@@ -212,7 +212,9 @@ class GgufModel:
         """Matrices in blocks that boards compute with as they are."""
         assert config.quantization is not None
         formats = config.quantization.formats
-        return QuantizedTensors({one: self._matrix(sources[one], formats[one]) for one in formats})
+        return QuantizedTensors(
+            {one: self._matrix(head_source(sources, one), formats[one]) for one in formats}
+        )
 
     def _matrix(self, source: Source, form: MatrixFormat) -> QuantizedMatrix:
         tensor = source.tensor
@@ -224,7 +226,7 @@ class GgufModel:
                 f"{tensor}: shape {list(entry.shape)} in {self.path.name}, expected "
                 f"{list(source.file_shape)} by its metadata"
             )
-        whole = BlockMatrix(tensor, self._container.blocks(tensor), form)
+        whole = matrix_of(tensor, self._container.blocks(tensor), form)
         if source.order is None and source.count == whole.shape[1]:
             return whole
         return ReorderedMatrix(whole, tensor, source.outputs)

@@ -44,7 +44,7 @@ class MatrixFormat:
     @property
     def four_bit(self) -> bool:
         """Whether weights have 4 bits, with a scale and a zero point per group."""
-        return self.weights.bits == 4
+        return self.weights.bits == 4 and self.group is not None
 
     @property
     def integer(self) -> bool:
@@ -83,6 +83,9 @@ class MatrixFormat:
                 f"{name}: K is {k}, not a multiple of its group of {self.group}; expected a "
                 "group that divides it"
             )
+        block = self.weights.gguf
+        if block is not None and k % block.weights:
+            raise ModelError(f"{name}: K is {k}; blocks of {self.kind} hold {block.weights} each")
         if self.integer and k > abi.MAX_INT8_K:
             raise ModelError(f"{name}: K is {k}; INT32 sums are exact up to {abi.MAX_INT8_K}")
 
@@ -174,6 +177,16 @@ def with_kv(found: Quantization | None, kv: KvKind | None) -> Quantization | Non
 def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
     """A model's configuration with another type of KV cache; None keeps it."""
     return replace(config, quantization=with_kv(config.quantization, kv))
+
+
+def without_blocks(config: ModelConfig) -> ModelConfig:
+    """A model's configuration with matrices in blocks of GGUF files as FP16."""
+    found = config.quantization
+    if found is None or not any(form.weights.gguf for form in found.formats.values()):
+        return config
+    kept = {name: form for name, form in found.formats.items() if form.weights.gguf is None}
+    rest = replace(found, formats=kept)
+    return replace(config, quantization=rest if rest.quantized else None)
 
 
 def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:

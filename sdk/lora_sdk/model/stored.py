@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.placing import BLOCK_SOURCES, PackPart
+from lora_sdk.gguf.blocks import BlockArray
 from lora_sdk.model.container import Elements
 
 
@@ -30,6 +32,20 @@ class Stored:
     def copied(self) -> bool:
         """Whether `part` makes a copy."""
         return self.order is not None or not isinstance(self.array, np.ndarray)
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether it is a table in blocks that the packer reads as the file has them."""
+        found = self.array
+        return (
+            self.axes == "io" and isinstance(found, BlockArray) and found.type.name in BLOCK_SOURCES
+        )
+
+    def block_part(self, start: int, count: int) -> PackPart:
+        """Columns start .. start+count-1 of a table in blocks, for the packer."""
+        assert isinstance(self.array, BlockArray)
+        raw, kind = self.array.raw, self.array.type.name
+        return PackPart(self.label, raw, kind, self.axes, self.first + start, count)
 
     def part(self, start: int, count: int) -> tuple[NDArray[Any], int]:
         """(array, index of the first output in it) of outputs start .. start+count-1: the file's

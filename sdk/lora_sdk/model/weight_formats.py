@@ -5,12 +5,12 @@ is computed as one of the types that boards know (abi.h)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.model.columns import Columns, HalfColumns, Int4Columns, Int8Columns
+from lora_sdk.model.columns import BlockColumns, Columns, HalfColumns, Int4Columns, Int8Columns
 
 GROUP_BITS = 16 + 4  # an FP16 scale and a zero point
 
@@ -28,6 +28,17 @@ class Compressed:
         return f"{self.bits}-bit {self.kind} in {self.format}"
 
 
+@dataclass(frozen=True)
+class GgufBlock:
+    """A block of GGUF files (docs/quantization.md): `kind` names abi.h's number of it, `weights`
+    along K take `bytes`. It holds the numbers of `types` exactly."""
+
+    kind: str
+    weights: int
+    bytes: int
+    types: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class WeightFormat:
     """`name` in configurations, `title` in messages. Boards compute it as `abi_type`, a constant of
@@ -36,7 +47,8 @@ class WeightFormat:
 
     `columns` is what its matrices are read as (None: FP16 as it is). `scheme` of `lora quantize`
     and `precision` of overlays made for it: None where there is none. `compressed`: the ways in
-    which compressed-tensors stores it; `lora quantize` writes the first."""
+    which compressed-tensors stores it; `lora quantize` writes the first. `gguf`: a packing of FP16
+    weights, which boards without it hold as FP16."""
 
     name: str
     title: str
@@ -49,6 +61,7 @@ class WeightFormat:
     scheme: str | None = None
     compressed: tuple[Compressed, ...] = ()
     precision: str | None = None
+    gguf: GgufBlock | None = None
 
     @property
     def groups(self) -> tuple[int | None, ...]:
@@ -62,8 +75,10 @@ class WeightFormat:
 
     def weight_type(self, group: int | None) -> int:
         """A matrix command's weight_type."""
-        log2 = group.bit_length() - 1 if group else 0
-        return self.type_number | log2 << abi.WEIGHT_GROUP_SHIFT
+        high = group.bit_length() - 1 if group else 0
+        if self.gguf is not None:
+            high = int(getattr(abi, self.gguf.kind))
+        return self.type_number | high << abi.WEIGHT_GROUP_SHIFT
 
     def block_bytes(self, group: int | None) -> int:
         """Bytes of one weight block of 128 x 32, scales and zero points included."""
@@ -75,6 +90,8 @@ class WeightFormat:
 
     def matrix_bytes(self, group: int | None, k: int, n: int) -> int:
         """Bytes of a matrix [k, n] itself, without padding: weights, scales and zero points."""
+        if self.gguf is not None:
+            return k * n * self.gguf.bytes // self.gguf.weights
         groups = 0 if group is None else k // group
         return (k * self.bits + groups * GROUP_BITS) * n // 8
 
@@ -93,13 +110,17 @@ def register(row: WeightFormat) -> WeightFormat:
         raise ModelError(f"weight format {row.name!r} is registered already; choose another name")
     for other in _FORMATS.values():
         same = _board_facts(other) == _board_facts(row)
-        if other.abi_type == row.abi_type and not (same and _blocks(row) <= _blocks(other)):
+        if _type(other) == _type(row) and not (same and _blocks(row) <= _blocks(other)):
             raise ModelError(
                 f"weight format {row.name!r}: {row.abi_type} is described differently by "
                 f"{other.name!r}; expected the same blocks, bits and inputs"
             )
     _FORMATS[row.name] = row
     return row
+
+
+def _type(row: WeightFormat) -> tuple[str, str | None]:
+    return row.abi_type, None if row.gguf is None else row.gguf.kind
 
 
 def _board_facts(row: WeightFormat) -> tuple[object, ...]:
@@ -210,3 +231,38 @@ register(
         columns=HalfColumns, compressed=FLOATS8,
     )
 )  # fmt: skip
+
+
+GGUF = "gguf"
+"""What overlays list that multiply blocks of GGUF files."""
+
+
+def _gguf(name: str, bits: int, weights: int, size: int, *types: str) -> WeightFormat:
+    title = name.upper()
+    block = GgufBlock(f"GGUF_{title}", weights, size, types)
+    return register(
+        WeightFormat(
+            name, title, "WEIGHT_GGUF", GGUF, {None: f"BLOCK_BYTES_{title}"}, bits=bits,
+            integer=False, columns=BlockColumns, gguf=block,
+        )
+    )  # fmt: skip
+
+
+GGUF_FORMATS = (  # the smallest first
+    _gguf("q4_k", 4, 256, 144, "Q4_K"),
+    _gguf("q4_1", 4, 32, 20, "Q4_1"),
+    _gguf("q5_0", 5, 32, 22, "Q5_0", "Q4_0"),
+    _gguf("q5_k", 5, 256, 176, "Q5_K", "Q4_K"),
+    _gguf("q5_1", 5, 32, 24, "Q5_1", "Q4_1"),
+    _gguf("q6_k", 6, 256, 210, "Q6_K", "Q3_K"),
+    _gguf("k_mixed", 6, 256, 232, "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    _gguf("q8_0", 8, 32, 34, "Q8_0", "Q5_0", "Q4_0", "IQ4_NL"),
+)
+
+
+def gguf_format(types: Collection[str]) -> WeightFormat | None:
+    """The smallest block that holds the numbers of all these types; None: there is none."""
+    for row in GGUF_FORMATS:
+        if row.gguf is not None and set(types) <= set(row.gguf.types):
+            return row
+    return None

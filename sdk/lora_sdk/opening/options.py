@@ -159,6 +159,12 @@ class EngineOptions:
         flags=("--kv-offload-dir",),
         metavar="DIR",
     )
+    gguf_weights: str = option(
+        "blocks",
+        help="weights of GGUF files on the boards: the file's blocks, or FP16 of the same values",
+        flags=("--gguf-weights",),
+        choices=("blocks", "fp16"),
+    )
     kv: str = option(
         KV_AUTO,
         help="type of the KV cache; auto: as the checkpoint defines",

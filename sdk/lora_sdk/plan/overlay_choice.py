@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay, overlay_names
 from lora_sdk.model.block import describe
-from lora_sdk.model.quantization import kv_of
+from lora_sdk.model.quantization import kv_of, without_blocks
+from lora_sdk.model.weight_formats import GGUF
 from lora_sdk.plan.formats import check_matmuls, matmul_format
 
 if TYPE_CHECKING:
     from lora_host.overlay import Overlay
     from lora_sdk.model.spec import ModelConfig
 
-PREFERENCE = ("lora_f", "lora_q", "lora_w4a8")  # simplest first
+PREFERENCE = ("lora_f", "lora_q", "lora_w4a8", "lora_gguf")  # simplest first
 
 
 def fits(config: ModelConfig, overlay: Overlay) -> bool:
@@ -34,6 +35,12 @@ def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
     raise PlacementError(
         f"{refused}, which overlay {overlay.name} does not compute; {hint}", usage=True
     )
+
+
+def held_by(config: ModelConfig, overlay: Overlay) -> ModelConfig:
+    """The model as boards with this overlay hold it: matrices in blocks of GGUF files are FP16
+    where it lists no such blocks."""
+    return config if GGUF in overlay.weights else without_blocks(config)
 
 
 def overlay_for(config: ModelConfig, board: str) -> str | None:

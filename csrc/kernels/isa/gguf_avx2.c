@@ -1,0 +1,44 @@
+/* Weights in GGUF's blocks for AVX2. */
+#if defined(__x86_64__)
+
+#include "lanes_256.h"
+
+#define KERNEL __attribute__((target("avx2,f16c,fma")))
+#define KERNEL_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
+
+KERNEL_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
+    return _mm256_fmadd_ps(a, b, sum);
+}
+KERNEL_INLINE float_vec negated_fused(float_vec a, float_vec b, float_vec sum) {
+    return _mm256_fmsub_ps(a, b, sum);
+}
+KERNEL_INLINE vec unsigned_bytes(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+KERNEL_INLINE vec signed_bytes(const uint8_t *p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+KERNEL_INLINE vec and_vec(vec v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi32(mask)); }
+KERNEL_INLINE vec or_vec(vec a, vec b) { return _mm256_or_si256(a, b); }
+KERNEL_INLINE vec sub_vec(vec v, int less) { return _mm256_sub_epi32(v, _mm256_set1_epi32(less)); }
+KERNEL_INLINE vec right(vec v, const int bits) { return _mm256_srli_epi32(v, bits); }
+KERNEL_INLINE vec left(vec v, const int bits) { return _mm256_slli_epi32(v, bits); }
+KERNEL_INLINE float_vec rounded(float_vec f) {
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+}
+KERNEL_INLINE int all_normal(float_vec f) {
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), f), zero = _mm256_setzero_ps();
+    __m256 small = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-14f), _CMP_LT_OQ);
+    return _mm256_testz_ps(small, _mm256_cmp_ps(size, zero, _CMP_NEQ_OQ));
+}
+KERNEL_INLINE void store_halves(uint16_t *p, float_vec f) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#include "gguf_lanes.h"
+
+const struct lora_gguf lora_gguf_avx2 = {.widen = widen, .row = row};
+
+#else
+typedef int lora_gguf_avx2_not_here; /* a translation unit may not be empty */
+#endif
