@@ -157,7 +157,9 @@ def browser(chromium: str, profile: Path) -> Iterator[Browser]:
     ours_in, theirs_out = os.pipe()
     theirs_in, ours_out = os.pipe()
 
-    def pipes() -> None:  # it reads commands from 3 and answers on 4, which either pipe may have now
+    def pipes() -> (
+        None
+    ):  # it reads commands from 3 and answers on 4, which either pipe may have now
         high = [fcntl(end, F_DUPFD, 5) for end in (theirs_in, theirs_out)]
         for wanted, held in zip((3, 4), high, strict=True):
             os.dup2(held, wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         return check_token_ids(prompt, engine.config.vocabulary)
 
     try:
-        encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
+        encoded = await service.prepared(lambda: [tokens(prompt) for prompt in prompts])
     except LoraError as error:
         raise from_engine(error, "prompt") from None
     new, keep = body.wanted[1], body.truncate_prompt_tokens
@@ -169,7 +168,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         prompt if len(one) == len(all_of_it) else one
         for prompt, one, all_of_it in zip(prompts, encoded, whole, strict=True)
     ]
-    echoes = await asyncio.to_thread(
+    echoes = await service.prepared(
         lambda: [_echo(engine.tokenizer, body, *one) for one in zip(shown, encoded, strict=True)]
     )
     return _Prepared(

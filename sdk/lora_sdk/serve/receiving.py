@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from lora_sdk.serve.body import Fields, parse
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.json_text import read_json
-from lora_sdk.serve.service import CALLER, Service
+from lora_sdk.serve.service import CALLER, LARGE_BODY_OF, Service
 from lora_sdk.serve.settings import Settings
 
 Body = TypeVar("Body", bound=Fields)
@@ -31,6 +31,7 @@ async def read_body(request: Request, service: Service, kind: type[Body]) -> Bod
         if not await _receive(chunks, raw, _SMALL, settings):
             return parse(kind, read_json(raw), settings.strict)
         client: str = request.scope[CALLER].client
+        LARGE_BODY_OF.set(client)
         async with service.large_bodies.place(client):
             await _receive(chunks, raw, settings.max_body, settings)
             return await service.aside(lambda: parse(kind, read_json(raw), settings.strict))
