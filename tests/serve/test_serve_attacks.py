@@ -293,7 +293,7 @@ def test_long_texts_become_tokens_one_at_a_time(tmp_path: Path) -> None:
         assert answers == [b"HTTP/1.1 400", b"HTTP/1.1 200"] * 6
         peak, held = (memory(child.pid, name) - before for name in ("VmHWM", "VmRSS"))
     print(f"{peak:.0f} MB more at the peak, {held:.0f} MB more held")  # 2162 and 2061 at once
-    assert peak < 800 and held < 250
+    assert peak < 1200 and held < 250
 
 
 @pytest.mark.slow
