@@ -68,7 +68,8 @@ def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     text = _decode(_read(source), source)
     if (found := text.count("\n")) > MAX_LINES:
         raise RequestError(
-            f"batch file {name_of(source)} has {found} lines; expected {MAX_LINES} at most: split it"
+            f"batch file {name_of(source)} has {found} lines; expected at most {MAX_LINES}: "
+            "split it"
         )
     lines = text.split("\n")
     batch = [
