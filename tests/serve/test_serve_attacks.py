@@ -273,6 +273,35 @@ def test_large_bodies_hold_up_nobody(tmp_path: Path, item: bytes) -> None:
     assert grown < 200
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize", "/v1/completions?"])
+def test_a_large_body_gives_its_place_back(server: Served, path: str) -> None:
+    """After an answer, an error, and once its prompt waits for the boards."""
+    more = {"max_tokens": 1, "truncate_prompt_tokens": 4} if path == "/v1/completions" else {}
+    body = {"prompt": "a " * 70_000, **more}
+    for _ in range(8):  # more than there are places
+        assert server.post(path, body).status == (400 if path[-1] == "?" else 200)
+    gate = server.service.large_bodies
+    assert eventually(lambda: gate.running == gate.waiting == 0)
+
+
+def test_a_large_body_has_its_place_until_it_is_tokens(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, held = server.service.large_bodies, []
+    encode = server.engine.tokenizer.encode
+
+    def watched(text: str, special: bool = True) -> list[int]:
+        held.append((gate.running, gate.waiting))
+        return encode(text, special)
+
+    monkeypatch.setattr(server.engine.tokenizer, "encode", watched)
+    with ThreadPoolExecutor(9) as pool:
+        asked = [pool.submit(server.post, "/tokenize", {"prompt": "a " * 70_000}) for _ in range(9)]
+        assert {one.result().status for one in asked} == {200}
+    assert len(held) == 9 and all(1 <= running <= 6 for running, _ in held)
+    assert eventually(lambda: gate.running == gate.waiting == 0)
+
+
 @pytest.mark.slow
 def test_long_texts_become_tokens_one_at_a_time(tmp_path: Path) -> None:
     """A byte of a text can take a hundred while it is encoded."""

@@ -18,7 +18,7 @@ from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
-from lora_sdk.serve.gate import Gate
+from lora_sdk.serve.gate import Gate, Ticket
 from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.serve.history import PERIOD
 from lora_sdk.serve.lifecycle import Lifecycle
@@ -53,12 +53,20 @@ class LoadingStopped(LoraError):
 @dataclass
 class Caller:
     """Who sent a request: `client` is one for each key, or address where there are no keys. The
-    counts are filled while it is served, for the log. `gone`: it dropped its connection."""
+    counts are filled while it is served, for the log. `gone`: it dropped its connection. `place`:
+    that of a large body."""
 
     client: str
     request_id: str
     counts: dict[str, object] = field(default_factory=dict)
     gone: bool = False
+    place: Ticket | None = None
+
+    def give_place(self) -> None:
+        """Lets another large body come, if there is one."""
+        if self.place is not None:
+            self.place.release()
+            self.place = None
 
 
 class Service:
