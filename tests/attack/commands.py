@@ -165,7 +165,7 @@ def overlay(place: Place, random: Random) -> Words:
     mutate = AS_TEXT if path.suffix in (".yaml", ".cfg") else AS_BYTES
     path.write_bytes(mutate(random, path.read_bytes()))
     if path.suffix in (".xclbin", ".vrtbin"):
-        return ("inspect", path, "--overlay", "lora_f_u280")
+        return ("inspect", path)
     return (*SHORT, place.stock.model(), "--overlay", folder)
 
 
