@@ -237,11 +237,17 @@ def emulation_design(pdi: bytes) -> EmulationDesign:
         raise OverlayError(f"{DESIGN_NAME}: not the emulation's: its first line is not {MARK!r}")
     try:
         facts = json.loads(line)
-        kind, abi, onchip = (int(facts[key]) for key in ("board", "abi", "onchip_bytes"))
-        control, link0, link1 = (int(base) for base in facts["block_base"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as cause:
-        raise OverlayError(f"{DESIGN_NAME}: facts of the emulation: {cause!r}") from cause
+        kind, abi, onchip = (_whole(facts[key], 32) for key in ("board", "abi", "onchip_bytes"))
+        control, link0, link1 = (_whole(base, 64) for base in facts["block_base"])
+    except (ValueError, KeyError, TypeError, RecursionError) as cause:
+        raise OverlayError(f"{DESIGN_NAME}: facts of the emulation: {cause!r:.200}") from cause
     return EmulationDesign(kind, abi, onchip, (control, link0, link1), image)
+
+
+def _whole(value: object, bits: int) -> int:
+    if type(value) is not int or value < 0 or value.bit_length() > bits:
+        raise ValueError(f"{value!r:.40} found, a number of {bits} bits expected")
+    return value
 
 
 # --- writing ---

@@ -388,6 +388,25 @@ def test_both_layouts_of_requests_are_spoken(
             assert bytes(cluster.read(0, 3, (512 << 20) - 2, 4)) == b"efgh"
 
 
+@pytest.mark.parametrize("generation", ["1.0.0", "development"])
+def test_a_design_that_vrtd_refuses_names_what_to_do(
+    generation: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    overlay = load_overlay(OVERLAY)
+    assert overlay.container is not None
+    whole, facts = overlay.container.read_bytes(), b'"onchip_bytes": '
+    assert facts in whole
+    path = tmp_path / "other.vrtbin"
+    path.write_bytes(whole.replace(facts, facts.replace(b"onchip", b"ONCHIP")))
+    with MockServer(1, ["--generation", generation]) as running:
+        connect(monkeypatch, running)
+        with pytest.raises(
+            TransportError,
+            match=r"0000:21:00.*design\.pdi \(request 8: INTERNAL\).*journalctl.*lora reset",
+        ):
+            Cluster.open(devices=running.uris, overlay=dataclasses.replace(overlay, container=path))
+
+
 def test_a_layout_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with MockServer(1, ["--generation", "unknown"]) as running:
         connect(monkeypatch, running)

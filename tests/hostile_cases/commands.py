@@ -212,6 +212,7 @@ CASES = (
     Case("vrtbin: a base of 5000 digits", partial(container, content=system_map(
         MAP % (b"<Kernel><Name>a</Name><BaseAddress>" + b"9" * 5000
                + b"</BaseAddress><Range>1</Range></Kernel>"))), "a number expected"),
+    Case("batch: too many lines", partial(batch, content="1\n" * 262_145), "split it", 2),
     Case("batch: empty", partial(batch, content="\n\n"), "is empty", 2),
     Case("batch: not UTF-8", partial(batch, content=b'"\xff"'), "is not UTF-8", 2),
     Case("prompt: missing", words(*RUN, "/no/where.txt"), "does not exist", 2),

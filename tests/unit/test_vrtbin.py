@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,11 @@ def written(folder: Path, data: bytes) -> Path:
     path = folder / "some.vrtbin"
     path.write_bytes(data)
     return path
+
+
+def design_of(overlay: Overlay) -> bytes:
+    assert overlay.container is not None
+    return read_vrtbin(overlay.container).designs["design.pdi"]
 
 
 def test_the_committed_archive_is_what_the_manifest_says(overlay: Overlay) -> None:
@@ -118,6 +124,18 @@ def test_a_truncated_archive(overlay: Overlay, tmp_path: Path) -> None:
 def test_a_design_that_is_not_ours(pdi: bytes) -> None:
     with pytest.raises(OverlayError, match=r"design\.pdi"):
         emulation_design(pdi)
+
+
+@pytest.mark.parametrize("value", [10**20, 2**32, -1, 10**400, 1e300, "1", True, None])
+@pytest.mark.parametrize("key", ["board", "abi", "onchip_bytes", "block_base"])
+def test_a_designs_numbers(overlay: Overlay, key: str, value: object) -> None:
+    line, _, image = design_of(overlay).removeprefix(MARK).partition(b"\n")
+    facts = json.loads(line)
+    facts[key] = [facts[key][0], value * 2**32 if type(value) is int else value, 0] if (
+        key == "block_base"
+    ) else value  # fmt: skip
+    with pytest.raises(OverlayError, match="bits expected"):
+        emulation_design(MARK + json.dumps(facts).encode() + b"\n" + image)
 
 
 def test_inspect_shows_an_archive_and_what_differs(overlay: Overlay, tmp_path: Path) -> None:

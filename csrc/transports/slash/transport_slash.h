@@ -47,7 +47,9 @@ struct __attribute__((packed)) slash_clock_body {
     uint8_t operation, region;
 };
 #define SLASH_INTERNAL 6 /* vrtd's answer to a buffer request when the board has no buffer left */
-#define SLASH_BUSY 8     /* and when its memory is used up */
+#define SLASH_AUTH 7
+#define SLASH_BUSY 8         /* and when its memory is used up */
+#define SLASH_SHELL_LOCKED 9 /* the development branch's, for boards that were booted by JTAG */
 
 /* vrtd's requests come in two layouts under one version number; the size of the answer to request 1
  * tells which. */
@@ -113,6 +115,7 @@ struct slash_handle {
 
 /* transport_slash_wire.c */
 const char *slash_socket_path(void);
+const char *slash_return_name(uint32_t code); /* of an answer; "unknown" */
 int slash_connect(struct slash_wire *wire, struct lora_failure *failure);
 void slash_disconnect(struct slash_wire *wire);
 /* Sends, waits, checks. A return of vrtd other than 0 is LORA_ERR_TRANSPORT with it in `result`. */

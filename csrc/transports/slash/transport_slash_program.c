@@ -18,6 +18,20 @@ static uint8_t required_shell(const struct slash_archive *archive) {
     return SLASH_SHELL_COMPUTE;
 }
 
+static const char *design_cure(uint32_t result) {
+    switch (result) {
+    case SLASH_INTERNAL:
+        return "writing it, the reset into its shell (which needs ami) or the scan of the bus "
+               "after "
+               "it failed: see 'journalctl -u vrtd', then run 'lora reset'";
+    case SLASH_AUTH: return "the role of your user in vrtd.conf needs design-write";
+    case SLASH_BUSY: return "another client loads one: try again";
+    case SLASH_SHELL_LOCKED:
+        return "the board was booted by JTAG into another shell: boot the design's shell";
+    default: return "'journalctl -u vrtd' says why";
+    }
+}
+
 static int write_design(struct slash_handle *handle, const struct slash_archive *archive,
                         uint32_t index, struct lora_failure *failure) {
     struct __attribute__((packed)) {
@@ -37,6 +51,11 @@ static int write_design(struct slash_handle *handle, const struct slash_archive 
                                 .timeout_ms = DESIGN_MS};
     status = slash_call(&handle->wire, &ask, failure);
     close(fd);
+    if (status && ask.result)
+        status = lora_fail(failure, LORA_ERR_TRANSPORT,
+                           "board %s: vrtd refuses to load %.40s (request 8: %s); %s", handle->bdf,
+                           archive->designs[index].name, slash_return_name(ask.result),
+                           design_cure(ask.result));
     /* vrtd has scanned the bus: its index of the board may have changed. */
     return status ? status : slash_board_find(handle, failure);
 }

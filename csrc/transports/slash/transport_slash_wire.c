@@ -18,6 +18,10 @@ static const char *const returns[] = {
     "OK",      "BAD_LIB_CALL", "BAD_CONN", "BAD_REQUEST", "INVALID_ARGUMENT",
     "NOEXIST", "INTERNAL",     "AUTH",     "BUSY"};
 
+const char *slash_return_name(uint32_t code) {
+    return code < sizeof returns / sizeof *returns ? returns[code] : "unknown";
+}
+
 const char *slash_socket_path(void) {
     const char *path = getenv("LORA_VRTD_SOCKET");
     return path && path[0] ? path : "/run/vrtd.sock";
@@ -158,8 +162,9 @@ static int check_answer(struct slash_wire *wire, struct slash_request *request,
     request->answer_found = words[0];
     if (request->result) {
         failure->found = request->result;
-        return lora_fail(failure, LORA_ERR_TRANSPORT, "vrtd refuses request %u: %s (%u)",
-                         request->opcode, words[1] < 9 ? returns[words[1]] : "unknown", words[1]);
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "vrtd refuses request %u: %s (%u); 'journalctl -u vrtd' says why",
+                         request->opcode, slash_return_name(words[1]), words[1]);
     }
     if (request->answer_any ? words[0] > request->answer_bytes
                             : words[0] != request->answer_bytes) {

@@ -8,8 +8,11 @@ HBM_BASE, DDR_BASE = 0x40_0000_0000, 0x600_0000_0000
 REGION, GRANULE = 512 << 20, 64 << 20
 HBM_REGIONS, DDR_BYTES = 64, 32 << 30
 MEMORY_BYTES = DDR_BASE + DDR_BYTES
-BUFFERS = 255
+QUEUES = 256
+DESIGN_QUEUE = 0  # the daemon's own, by which it loads designs
+BUFFERS = QUEUES - 1
 DDR, HBM_REGION, HBM_ANY = range(3)
+_WORD = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -21,27 +24,23 @@ class Extent:
 
 
 class Allocator:
-    """First-fit allocator. `limit`: max number of buffers."""
+    """First-fit allocator, region by region."""
 
-    def __init__(self, limit: int = BUFFERS) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.used: dict[int, Extent] = {}
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether as many buffers are open as the daemon has."""
-        return len(self.used) >= self.limit
-
     def take(self, kind: int, argument: int, size: int) -> Extent | None:
-        """A buffer of at least `size` bytes, None if memory or buffers are used up. ValueError for
-        an invalid request."""
-        if not 0 < size <= REGION or kind not in (DDR, HBM_REGION, HBM_ANY):
+        """A buffer of at least `size` bytes, None if memory is used up. ValueError for an invalid
+        request."""
+        if kind not in (DDR, HBM_REGION, HBM_ANY) or size <= 0:
             raise ValueError(f"type {kind}, {size} B")
         if kind == HBM_REGION and argument >= HBM_REGIONS:
             raise ValueError(f"HBM region {argument}")
-        if self.exhausted:
+        needed = (size + GRANULE - 1) % _WORD // GRANULE * GRANULE  # the daemon's sum overflows
+        if needed > REGION:
+            raise ValueError(f"{size} B")
+        if not needed:
             return None
-        needed = -(-size // GRANULE) * GRANULE
         for start, stop in self._runs(kind, argument):
             for address in range(start, stop - needed + 1, GRANULE):
                 if self._free(address, needed):
@@ -57,7 +56,8 @@ class Allocator:
     @staticmethod
     def _runs(kind: int, argument: int) -> list[tuple[int, int]]:
         if kind == DDR:
-            return [(DDR_BASE, DDR_BASE + DDR_BYTES)]
+            ends = range(DDR_BASE, DDR_BASE + DDR_BYTES, REGION)
+            return [(start, start + REGION) for start in ends]
         regions = [argument] if kind == HBM_REGION else range(HBM_REGIONS)
         return [(HBM_BASE + r * REGION, HBM_BASE + (r + 1) * REGION) for r in regions]
 

@@ -16,7 +16,7 @@ from ..emulated import Emulated
 from ..errors import LoraError
 from ..failure import to_error
 from ..vrtbin import SERVICE_MARK, emulation_design
-from .allocator import BUFFERS, MEMORY_BYTES, Allocator, Extent
+from .allocator import BUFFERS, DESIGN_QUEUE, MEMORY_BYTES, Allocator, Extent
 
 BAR_BYTES = 64 << 20
 BARS = (0, 2, 4)  # of 64 bits; the kernels are behind the first
@@ -35,14 +35,21 @@ _FALLOC_PUNCH = 3  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class NoQueue(Exception):
+    """All queues of the board are taken."""
+
+
 class Device:
     """One board. The server's threads call the requests, the clock's thread calls `tick`."""
 
     def __init__(self, emulated: Emulated, index: int, bdf: str, limit: int = BUFFERS) -> None:
         self.index, self.bdf = index, bdf
-        self.name = f"V80 mock server {index}"
+        self.name = f"slash_ctl{index}"  # the driver's file
         self.clock_hz = DEFAULT_CLOCK_HZ
-        self.allocator = Allocator(limit)
+        self.allocator = Allocator()
+        self._most_queues = limit + 1
+        self._queues = {DESIGN_QUEUE}
+        self._queue_of: dict[int, int] = {}  # of a buffer, by its address
         self.memory = os.memfd_create(f"v80-{index}-memory", os.MFD_CLOEXEC)
         os.ftruncate(self.memory, MEMORY_BYTES)
         self.short_bar = 0  # bytes; for tests: the BAR is a file shorter than it is said to be
@@ -66,8 +73,8 @@ class Device:
 
     def program(self, pdi: bytes) -> None:
         """Loads a design. LoraError if it is not the emulation's or does not fit the board. A
-        service layer takes the kernels' design off the board, and holds nothing in emulation."""
-        if pdi == SERVICE_MARK:
+        service layer, or nothing, takes the kernels' design off the board."""
+        if pdi in (SERVICE_MARK, b""):
             with self._lock:
                 self._withdraw_bar()
                 self._power_off()
@@ -92,18 +99,42 @@ class Device:
             self._words[self._bases[0]] = abi.AP_IDLE | abi.AP_READY
 
     def open_buffer(self, kind: int, argument: int, size: int) -> tuple[Extent, int] | None:
-        """A buffer and its own descriptor, None if memory is used up."""
+        """A buffer and its own descriptor, None if memory is used up. NoQueue if queues are."""
         with self._lock:
             extent = self.allocator.take(kind, argument, size)
-        if extent is None:
-            return None
+            if extent is None:
+                return None
+            try:
+                self._queue_of[extent.physical] = self.add_queue()
+            except NoQueue:
+                self.allocator.give(extent.physical)
+                raise
         return extent, self.open_memory()
+
+    def add_queue(self) -> int:
+        """The number of a queue of its own. NoQueue if there is none left."""
+        with self._lock:
+            free = next(n for n in range(self._most_queues + 1) if n not in self._queues)
+            if free == self._most_queues:
+                raise NoQueue
+            self._queues.add(free)
+            return free
+
+    def has_queue(self, number: int) -> bool:
+        """Whether there is such a queue."""
+        return number in self._queues
+
+    def drop_queue(self, number: int) -> None:
+        """Gives a queue back."""
+        with self._lock:
+            self._queues.discard(number)
 
     def close_buffer(self, physical: int) -> bool:
         """Frees a buffer and its pages. False if there is none."""
         with self._lock:
             extent = self.allocator.give(physical)
             if extent is not None:
+                self._queues.discard(self._queue_of.pop(physical))
                 _libc.fallocate(
                     self.memory, _FALLOC_PUNCH, ctypes.c_long(extent.physical),
                     ctypes.c_long(extent.bytes),

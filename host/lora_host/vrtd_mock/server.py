@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import select
 import socket
 import stat
 import struct
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LoraError
-from .board import BAR_BYTES, BARS, Device
+from .allocator import QUEUES
+from .board import BAR_BYTES, BARS, Device, NoQueue
 
 PACKET = 4096
 HEADER = struct.Struct("<HHI")
@@ -24,7 +26,6 @@ OK, BAD_REQUEST, INVALID_ARGUMENT, NOEXIST, INTERNAL, AUTH, BUSY = 0, 3, 4, 5, 6
 HBM_DESIGN_LIMIT = 1 << 30
 RESET_SECONDS = 0.05  # a board takes 15 s or more
 CLOCK_LIMIT_HZ = 333_330_000
-QUEUES = 256
 MAX_WORD = 0xFFFFFFFF
 RESET_SEQUENCE, FUNCTION_ALL = 4, 255
 # name, type, exponent, value: 41.5 C, 21.3 W, 0.85 V
@@ -62,15 +63,17 @@ class Refused(Exception):
 
 class Client:
     """One connection. Its buffers are freed when it closes. Answers as vrtd does: a body that is
-    too short is a bad request, what follows a body is ignored, a packet of another length than its
-    header says ends the connection."""
+    too short is a bad request, what follows a body is ignored. After a packet that is none, of
+    another length than its header says, too long, or with several descriptors, vrtd hears its
+    client no more: there is no answer, and its buffers stay taken."""
 
     def __init__(
         self, connection: socket.socket, devices: Sequence[Device], generation: Generation
     ) -> None:
         self._socket, self._devices, self._generation = connection, devices, generation
         self._buffers: dict[tuple[int, int], int] = {}
-        self._queues: set[tuple[int, int]] = set()
+        self._hang_up = select.poll()
+        self._hang_up.register(connection, select.POLLRDHUP)
         # opcode -> layout of the body and the function that takes its fields
         self._plain: dict[int, tuple[str, Callable[..., bytes]]] = {
             0: ("<B", self._count), 1: ("<I", self._info), 2: ("<IB", self._bar_info),
@@ -89,6 +92,7 @@ class Client:
         try:
             while self._answer():
                 pass
+            self._hang_up.poll()  # the client's end
         except OSError:
             pass  # the client disconnected during an answer
         finally:
@@ -97,24 +101,27 @@ class Client:
             self._socket.close()
 
     def _answer(self) -> bool:
+        """Whether the client is heard further."""
         room = socket.CMSG_SPACE(4 * 4)
-        packet, ancillary, _, _ = self._socket.recvmsg(PACKET, room, socket.MSG_CMSG_CLOEXEC)
+        packet, ancillary, flags, _ = self._socket.recvmsg(PACKET, room, socket.MSG_CMSG_CLOEXEC)
         sent = _descriptors(ancillary)
         try:
-            if not packet:
+            size = len(packet) - HEADER.size
+            is_cut = flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
+            if is_cut or len(sent) > 1 or size < 0 or HEADER.unpack_from(packet)[0] != size:
+                if not self._hang_up.poll(0):
+                    self._buffers.clear()
                 return False
-            if len(packet) < HEADER.size:
-                return False
-            size, opcode, sequence = HEADER.unpack_from(packet)
+            _, opcode, sequence = HEADER.unpack_from(packet)
             body, fd, code = b"", -1, OK
-            if len(packet) != HEADER.size + size:
-                return False
             try:
                 body, fd = self._do(opcode, packet[HEADER.size :], sent)
             except Refused as refusal:
                 code = refusal.code
             except ValueError:
                 code = INVALID_ARGUMENT
+            except NoQueue:
+                code = INTERNAL
             except LoraError as error:
                 sys.stderr.write(f"vrtd mock server: {error}\n")
                 code = INTERNAL
@@ -153,8 +160,6 @@ class Client:
         device = self._device(index)
         if bar >= 6:
             raise Refused(BAD_REQUEST)
-        if bar not in BARS:  # the upper half of the one before
-            raise Refused(NOEXIST)
         return device
 
     def _count(self, _: int) -> bytes:
@@ -167,45 +172,49 @@ class Client:
         return facts + self._generation.info
 
     def _bar_info(self, index: int, bar: int) -> bytes:
+        """size, BAR, whether it is usable and in use, start, length. A BAR of 64 bits has its upper
+        half in the next one, which is not usable."""
         self._bar(index, bar)
+        if bar not in BARS:
+            return struct.pack("<I4BQQ", 24, bar, 0, 0, 0, 0, 0)
         start = 0x20200000000 + BAR_BYTES * bar
-        return struct.pack("<I4BQQ", 24, bar, 1, 1, 0, start, BAR_BYTES)
+        return struct.pack("<I4BQQ", 24, bar, 1, 0, 0, start, BAR_BYTES)
 
     def _open_bar(self, index: int, bar: int) -> tuple[bytes, int]:
-        return struct.pack("<Q", BAR_BYTES), self._bar(index, bar).open_bar(bar)
+        device = self._bar(index, bar)
+        if bar not in BARS:
+            raise Refused(NOEXIST)
+        return struct.pack("<Q", BAR_BYTES), device.open_bar(bar)
 
     def _qdma(self, index: int) -> bytes:
+        """size and queues; vectors, functions and capabilities the driver leaves 0."""
         self._device(index)
-        return struct.pack("<5I", 20, QUEUES, QUEUES, 0, 0)
+        return struct.pack("<5I", 20, QUEUES, 0, 0, 0)
 
     def _add_queue(self, index: int, size: int, *facts: int) -> bytes:
-        """mode, directions, three ring sizes; the last field is the number given."""
-        self._device(index)
-        number = next(n for n in range(QUEUES + 1) if (index, n) not in self._queues)
-        if number == QUEUES:
-            raise Refused(INTERNAL)
-        self._queues.add((index, number))
-        return struct.pack("<7I", size, *facts[:-1], number)
+        """mode, directions, three ring sizes; the last field is the number given. The queue
+        outlives its client."""
+        return struct.pack("<7I", size, *facts[:-1], self._device(index).add_queue())
 
     def _do_queue(self, index: int, number: int, operation: int) -> bytes:
-        self._device(index)
+        device = self._device(index)
         if operation > 2:
             raise Refused(INVALID_ARGUMENT)
-        if (index, number) not in self._queues:
+        if not device.has_queue(number):
             raise Refused(INTERNAL)
         if operation == 2:
-            self._queues.discard((index, number))
+            device.drop_queue(number)
         return b"\0"
 
     def _open_queue(self, index: int, number: int, _: int) -> tuple[bytes, int]:
         device = self._device(index)
-        if (index, number) not in self._queues:
+        if not device.has_queue(number):
             raise Refused(INTERNAL)
         return b"\0", device.open_memory()
 
     def _design(self, fields: tuple[int, ...], sent: Sequence[int]) -> bytes:
         device = self._device(fields[0])
-        if len(sent) != 1:
+        if not sent:
             raise Refused(BAD_REQUEST)
         if fields[1:] and fields[1] not in (1, 2):  # a service or a compute shell
             raise Refused(INVALID_ARGUMENT)
@@ -230,8 +239,8 @@ class Client:
         if direction > 2 or (rest[:-2] and rest[0] > 2):
             raise Refused(INVALID_ARGUMENT)
         opened = device.open_buffer(kind, argument, size)
-        if opened is None:  # as the daemon answers: its table of buffers, or the memory, is full
-            raise Refused(INTERNAL if device.allocator.exhausted else BUSY)
+        if opened is None:
+            raise Refused(BUSY)
         extent, fd = opened
         self._buffers[index, extent.physical] = extent.bytes
         answer = struct.pack("<QQ", extent.bytes, extent.physical)
@@ -239,20 +248,22 @@ class Client:
 
     def _close_buffer(self, index: int, physical: int, size: int) -> bytes:
         device = self._device(index)
-        held = self._buffers.get((index, physical))
+        held = device.allocator.used.get(physical) if size else None
+        if not size or (held is not None and held.bytes != size):
+            raise Refused(INVALID_ARGUMENT)
         if held is None:
             raise Refused(NOEXIST)
-        if held != size:
-            raise Refused(INVALID_ARGUMENT)
+        if (index, physical) not in self._buffers:  # another client's
+            raise Refused(AUTH)
         device.close_buffer(physical)
         del self._buffers[index, physical]
         return b"\0"
 
     def _by_bdf(self, name: bytes) -> bytes:
-        requested = name.partition(b"\0")[0].decode("ascii", "replace").lower()
+        requested = name.partition(b"\0")[0].decode("ascii", "replace")
         if not requested:
             raise Refused(INVALID_ARGUMENT)
-        slot = requested.partition(".")[0]
+        slot = requested.rpartition(".")[0] or requested
         for device in self._devices:
             if slot in (device.bdf, device.bdf.removeprefix("0000:")):
                 return struct.pack("<I", device.index)

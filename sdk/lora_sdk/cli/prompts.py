@@ -16,6 +16,7 @@ from lora_host.locale_text import utf8_text
 from lora_sdk.sampling import SamplingParams, params_from_mapping
 
 MAX_PROMPT_BYTES = 64 << 20
+MAX_LINES = 1 << 18  # of a batch; a line takes a thousand bytes of memory
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,15 @@ def name_of(source: str) -> str:
 
 def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     """Lines of a batch file: a JSON string, or an object with "prompt", "tokens" or "messages" and
-    sampling parameters, which override `defaults`. RequestError: the file is missing or empty."""
-    lines = _decode(_read(source), source).split("\n")
+    sampling parameters, which override `defaults`. RequestError: the file is missing, empty, or has
+    more than MAX_LINES."""
+    text = _decode(_read(source), source)
+    if (found := text.count("\n")) > MAX_LINES:
+        raise RequestError(
+            f"batch file {name_of(source)} has {found} lines; expected at most {MAX_LINES}: "
+            "split it"
+        )
+    lines = text.split("\n")
     batch = [
         _batch_line(number, line, defaults)
         for number, line in enumerate(lines, start=1)
@@ -77,8 +85,8 @@ def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
 def _batch_line(number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:
     try:
         return _parsed(number, line, defaults)
-    except RequestError as error:
-        return BatchLine(number, error=error)
+    except RequestError as error:  # without what it was raised from, which holds the line
+        return BatchLine(number, error=RequestError(str(error)))
 
 
 def _parsed(number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:

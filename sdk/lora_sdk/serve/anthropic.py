@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
@@ -26,7 +25,7 @@ async def count(service: Service, body: CountBody) -> dict[str, Any]:
     service.adapter_of(body.model)
     chat = body.as_chat()
     tools = chat.tools if chat.offers_tools else []
-    prompt = await asyncio.to_thread(chat_prompt, service, chat.messages, chat, tools)
+    prompt = await service.prepared(lambda: chat_prompt(service, chat.messages, chat, tools))
     return {"input_tokens": len(prompt.tokens)}
 
 

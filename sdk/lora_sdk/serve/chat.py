@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -208,7 +207,7 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
         max_tokens=body.max_tokens if limit is None else limit,
     )
     tools = body.tools if body.offers_tools else []
-    prompt = await asyncio.to_thread(chat_prompt, service, body.messages, body, tools)
+    prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools))
     wanted = body.wanted if limit is None else ("max_completion_tokens", limit)
     tokens = service.truncated(prompt.tokens, body.truncate_prompt_tokens, wanted[1])
     service.check_length(len(tokens), wanted, "messages")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -168,7 +167,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         return [_tokens(engine, one, body.add_special_tokens) for one in prompts]
 
     try:
-        encoded = await asyncio.to_thread(encoded_prompts)
+        encoded = await service.prepared(encoded_prompts)
     except LoraError as error:
         raise from_engine(error, "prompt") from None
     new, keep = body.wanted[1], body.truncate_prompt_tokens
@@ -179,7 +178,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         prompt if len(one) == len(all_of_it) else one
         for prompt, one, all_of_it in zip(prompts, encoded, whole, strict=True)
     ]
-    echoes = await asyncio.to_thread(
+    echoes = await service.prepared(
         lambda: [_echo(engine.tokenizer, body, *one) for one in zip(shown, encoded, strict=True)]
     )
     return _Prepared(

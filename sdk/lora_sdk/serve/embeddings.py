@@ -64,13 +64,14 @@ async def answer(service: Service, caller: Caller, body: EmbeddingBody) -> Respo
     tokens = await _tokens(service, body)
     count = sum(map(len, tokens))
     caller.counts["prompt_tokens"] = count
+    caller.give_place()
     vectors = await _vectors(service, caller, body, tokens, adapter)
     head: dict[str, object] = {
         "object": "list",
         "model": body.model or service.settings.name,
         "usage": {"prompt_tokens": count, "total_tokens": count},
     }
-    text = await asyncio.to_thread(_written, head, vectors, body.encoding_format == "base64")
+    text = await service.prepared(lambda: _written(head, vectors, body.encoding_format == "base64"))
     return Response(text, media_type="application/json")
 
 
@@ -101,7 +102,7 @@ async def _tokens(service: Service, body: EmbeddingBody) -> list[list[int]]:
         return check_token_ids(text, engine.config.vocabulary)
 
     try:
-        encoded = await asyncio.to_thread(lambda: [tokens(one) for one in body.inputs])
+        encoded = await service.prepared(lambda: [tokens(one) for one in body.inputs])
     except LoraError as error:
         raise from_engine(error, "input") from None
     keep = body.truncate_prompt_tokens

@@ -67,6 +67,7 @@ async def stream_all(
 
 def _enter(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Ticket]:
     caller.counts["prompt_tokens"] = sum(len(job.tokens) for job in jobs)
+    caller.give_place()
     return service.gate.enter(caller.client, [job.params.sequences for job in jobs])
 
 

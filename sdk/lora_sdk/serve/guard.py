@@ -78,6 +78,7 @@ class Guard:
                 internal = ApiError(500, f"internal error, request {caller.request_id}")
                 await error_reply(internal, scope["path"])(scope, receive, noted)
         finally:
+            caller.give_place()
             status = _CLIENT_GONE if caller.gone else status
             self._metrics.responded(status)
             self._tell(scope, caller, status, time.monotonic() - since)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -166,7 +165,7 @@ async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
                 *fim.around(prefix, suffix)]  # fmt: skip
 
     try:
-        return body.as_completion(await asyncio.to_thread(tokens), fim, context)
+        return body.as_completion(await service.prepared(tokens), fim, context)
     except LoraError as error:
         raise from_engine(error, "input_prefix") from None
 

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from lora_sdk.serve.body import Fields, parse
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.json_text import read_json
-from lora_sdk.serve.service import CALLER, Service
+from lora_sdk.serve.service import CALLER, LARGE_BODY_OF, Caller, Service
 from lora_sdk.serve.settings import Settings
 
 Body = TypeVar("Body", bound=Fields)
@@ -22,7 +22,8 @@ _SMALL = 64 << 10  # bytes of a body that is parsed at once; others wait for the
 
 async def read_body(request: Request, service: Service, kind: type[Body]) -> Body:
     """The request's body as `kind`. ApiError 400, 408, 413 or 415; ClientGone. Few large bodies are
-    held at once, by turns between clients, and one is parsed at a time, beside the event loop."""
+    held at once until they are in the queue of prompts or answered, by turns between clients, and
+    one is parsed at a time, beside the event loop."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":  # which a foreign web page cannot send without being asked
         raise ApiError(415, "the content type is not application/json")
@@ -30,10 +31,12 @@ async def read_body(request: Request, service: Service, kind: type[Body]) -> Bod
     try:
         if not await _receive(chunks, raw, _SMALL, settings):
             return parse(kind, read_json(raw), settings.strict)
-        client: str = request.scope[CALLER].client
-        async with service.large_bodies.place(client):
-            await _receive(chunks, raw, settings.max_body, settings)
-            return await service.aside(lambda: parse(kind, read_json(raw), settings.strict))
+        caller: Caller = request.scope[CALLER]
+        LARGE_BODY_OF.set(caller.client)
+        (caller.place,) = service.large_bodies.enter(caller.client, [1])
+        await caller.place.wait()
+        await _receive(chunks, raw, settings.max_body, settings)
+        return await service.aside(lambda: parse(kind, read_json(raw), settings.strict))
     except ClientDisconnect:
         raise ClientGone from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -240,7 +239,7 @@ class ResponseBody(StreamedFields):
 
 async def _fits(service: Service, body: ChatBody) -> bool:
     tools = body.tools if body.offers_tools else []
-    prompt = await asyncio.to_thread(chat_prompt, service, body.messages, body, tools)
+    prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools))
     return len(prompt.tokens) + (body.max_tokens or 1) <= service.engine.context
 
 

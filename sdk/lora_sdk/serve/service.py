@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +18,7 @@ from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
-from lora_sdk.serve.gate import Gate
+from lora_sdk.serve.gate import Gate, Ticket
 from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.serve.history import PERIOD
 from lora_sdk.serve.lifecycle import Lifecycle
@@ -35,8 +37,12 @@ _log = logging.getLogger("lora.serve")
 T = TypeVar("T")
 
 _LARGE_BODIES = 6  # held at once
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
+
+LARGE_BODY_OF: ContextVar[str | None] = ContextVar("lora.large_body_of", default=None)
+"""The client of the request that is served, where its body is large."""
 
 OpenBackend = Callable[["Progress"], "Backend"]
 
@@ -48,12 +54,20 @@ class LoadingStopped(LoraError):
 @dataclass
 class Caller:
     """Who sent a request: `client` is one for each key, or address where there are no keys. The
-    counts are filled while it is served, for the log. `gone`: it dropped its connection."""
+    counts are filled while it is served, for the log. `gone`: it dropped its connection. `place`:
+    that of a large body."""
 
     client: str
     request_id: str
     counts: dict[str, object] = field(default_factory=dict)
     gone: bool = False
+    place: Ticket | None = None
+
+    def give_place(self) -> None:
+        """Lets another large body come, if there is one."""
+        if self.place is not None:
+            self.place.release()
+            self.place = None
 
 
 class Service:
@@ -65,6 +79,7 @@ class Service:
         self.attendants = Attendants()
         self.gate = Gate(1, 0)
         self.large_bodies = Gate(_LARGE_BODIES, None)
+        self._long_prompts = Gate(1, None)
         self._aside = ThreadPoolExecutor(1, "lora-bodies")
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
@@ -142,8 +157,26 @@ class Service:
         self._aside.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """The result of `work`, one at a time, beside the event loop: for large bodies."""
-        return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+        """The result of `work`, one at a time, beside the event loop: for large bodies. What it
+        takes besides is given back to the system, which glibc keeps for later otherwise."""
+
+        def trimmed() -> T:
+            try:
+                return work()
+            finally:
+                if _TRIM is not None:
+                    _TRIM(0)
+
+        return await asyncio.get_running_loop().run_in_executor(self._aside, trimmed)
+
+    async def prepared(self, work: Callable[[], T]) -> T:
+        """The result of `work`, which makes tokens of a request or texts of its tokens, beside the
+        event loop. Those of large bodies are made one at a time, by turns between clients."""
+        client = LARGE_BODY_OF.get()
+        if client is None:
+            return await asyncio.to_thread(work)
+        async with self._long_prompts.place(client):
+            return await self.aside(work)
 
     async def _turn(self, engine: ServedEngine) -> None:
         while True:

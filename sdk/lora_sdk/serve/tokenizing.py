@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from lora_host.errors import LoraError
@@ -47,13 +46,13 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
         return chat_prompt(service, body.messages or [], body, body.tools).tokens
 
     try:
-        tokens = await asyncio.to_thread(encode)
+        tokens = await service.prepared(encode)
     except LoraError as error:
         field = "messages" if body.prompt is None else "prompt"
         raise from_engine(error, field) from None
     names, strings = TokenNames(engine.tokenizer), None
     if body.return_token_strs:
-        strings = await asyncio.to_thread(lambda: [names.name(token) for token in tokens])
+        strings = await service.prepared(lambda: [names.name(token) for token in tokens])
     return {
         "count": len(tokens),
         "max_model_len": engine.context,
@@ -70,5 +69,5 @@ async def detokenize(service: Service, body: DetokenizeBody) -> dict[str, Any]:
         tokens = check_token_ids(body.tokens, engine.config.vocabulary)
     except LoraError as error:
         raise from_engine(error, "tokens") from None
-    text = await asyncio.to_thread(engine.tokenizer.decode, tokens, False)
+    text = await service.prepared(lambda: engine.tokenizer.decode(tokens, False))
     return {"prompt": text}

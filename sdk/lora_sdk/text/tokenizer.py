@@ -26,6 +26,8 @@ class Tokenizer:
         larger id is an error. ModelError: no usable file."""
         self._files = tokenizer_files(folder)
         self._backend = _load(self._files)
+        fast = getattr(self._backend, "encode_batch_fast", None)  # not in 0.20.0
+        self._encode_many = fast or self._backend.encode_batch
         self._vocabulary = vocabulary
         self._config: dict[str, Any] | None = None
         self._decoders = decoders_of(self._backend)
@@ -72,11 +74,12 @@ class Tokenizer:
         return ids
 
     def _encoded(self, text: str, special: bool) -> list[int]:
-        """The package's ids. Batches alone let other threads run meanwhile."""
+        """The package's ids. Batches alone let other threads run meanwhile; without the places of
+        tokens in the text they take half of the time, and less memory."""
         if len(text) <= _LONG:
             encoding = self._backend.encode(text, add_special_tokens=special)
         else:
-            (encoding,) = self._backend.encode_batch([text], add_special_tokens=special)
+            (encoding,) = self._encode_many([text], add_special_tokens=special)
         ids: list[int] = encoding.ids
         return ids
 
