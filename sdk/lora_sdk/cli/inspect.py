@@ -1,5 +1,5 @@
 """`lora inspect FILE`: the contents of a vendor container, and whether it matches an overlay's
-manifest; or of a GGUF model file. No board and no runtime is needed."""
+manifest; or of a model. No board and no runtime is needed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.regular_file import names_no_file, open_regular
 from lora_sdk.cli.folding import for_people
+from lora_sdk.cli.inspect_folder import folder_table, inspect_folder
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
@@ -39,6 +40,7 @@ EXAMPLES = """\b
 Examples:
   lora inspect FILE.xclbin --overlay lora_f_u280
   lora inspect model.gguf --json
+  lora inspect models/demo
 """
 
 
@@ -47,8 +49,8 @@ Examples:
 @click.option("--overlay", "name", help="compare with this overlay's manifest")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def inspect(file: Path, name: str | None, as_json: bool) -> None:
-    """Show kernels, arguments, banks and clocks of a container FILE, or keys and tensors of a GGUF
-    model.
+    """Show kernels, arguments, banks and clocks of a container FILE, or what a model consists of:
+    a GGUF file or a Hugging Face folder.
 
     With --overlay, all differences from the manifest are listed, found against expected. The exit
     code is 1 if there are any."""
@@ -62,6 +64,8 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
 
 def kind_of(file: Path) -> tuple[Inspect, Table]:
     """The functions for a file, by its first bytes. OverlayError for an unknown format."""
+    if file.is_dir():
+        return inspect_folder, folder_table
     try:
         with open_regular(file) as stream:
             start = stream.read(512)

@@ -30,11 +30,12 @@ def inspect_gguf(path: Path, overlay: Overlay | None) -> dict[str, Any]:
             for tensor in file.tensors.values()
         },
         "types": dict(counts),
-        **_on_boards(path),
+        **on_boards(path),
     }
 
 
-def _on_boards(path: Path) -> dict[str, Any]:
+def on_boards(path: Path) -> dict[str, Any]:
+    """What boards make of a model, or why they refuse it."""
     try:
         checkpoint = Checkpoint.open(path)
     except ModelError as error:
@@ -51,15 +52,20 @@ def gguf_table(facts: dict[str, Any]) -> str:
     """The facts as text."""
     lines = [f"{facts['file']}: GGUF, {facts['bytes'] / 1e6:.1f} MB"]
     lines += [f"  {key:<40} {shown(value)}" for key, value in facts["keys"].items()]
+    return "\n".join([*lines, *boards_table(facts)])
+
+
+def boards_table(facts: dict[str, Any]) -> list[str]:
+    """Tensors by type, and what boards make of them, as text."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in facts["types"].items())
-    lines.append(f"tensors         {kinds}")
+    lines = [f"tensors         {kinds}"]
     if "refused" in facts:
-        return "\n".join([*lines, f"on the boards   no: {facts['refused']}"])
-    lines.append(
+        return [*lines, f"on the boards   no: {facts['refused']}"]
+    return [
+        *lines,
         f"on the boards   {facts['model_type']}, {facts['bytes_on_boards'] / 1e6:.1f} MB, "
-        f"{_shown(facts['matrices'])}"
-    )
-    return "\n".join(lines)
+        f"{_shown(facts['matrices'])}",
+    ]
 
 
 def _counts(formats: Iterable[MatrixFormat]) -> dict[str, int]:

@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "inspect": Entry(
         "lora_sdk.cli.inspect:inspect",
-        "kernels and banks of a container, or tensors of a GGUF model",
+        "kernels and banks of a container, or what a model consists of",
     ),
     "lab": Entry("lora_lab.cli.main:lab", "modelled time, designs, benchmarks, fault campaigns"),
     "links": Entry("lora_sdk.cli.links:links", "the links' registers"),

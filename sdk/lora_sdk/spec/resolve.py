@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.gguf.file import is_gguf
 from lora_sdk.opening.speculation_options import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.table import SpeculationTable, find_table
@@ -82,13 +83,13 @@ class ResolvedSpeculation:
         table, best, last = self.table, [], 0
         for choice in table.choices:
             if choice.rows != last:
-                best.append(f"{choice.rows} from {choice.context}")
+                best.append(f"{counted(choice.rows, 'row')} from context {choice.context}")
                 last = choice.rows
         label = "modelled" if table.objective == "modelled" else "measured before"
         return [
             self.note,
-            f"{label}: best rows per verification by context {', '.join(best)}; mean speed-up "
-            f"x{table.speedup:.2f} of {table.measurement.proposer}",
+            f"{label}: {table.measurement.proposer} is {table.speedup:.2f} times as fast as plain "
+            f"decoding, with verifications of {', '.join(best)} on",
         ]
 
 
