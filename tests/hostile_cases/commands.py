@@ -354,7 +354,7 @@ CASES = (
             ("devices and boards", "clusters: [{devices: [xrt:0], boards: 2}]", "fleet.yaml: clusters.0: boards is 2, devices name 1"),
             ("a worker that is none", "workers: [{prefill: boards}]", "fleet.yaml: workers.0: prefill is 'boards'; expected"),
             ("a worker of 3 boards", "workers: [{}, {prefill: 'boards:3'}]", "fleet.yaml: workers.1: prefill is 'boards:3'"),
-            ("a GPU to open", "workers: [{gpu: a100}]", "fleet.yaml: workers.0: gpu 'a100' is simulated by lora lab model --fleet alone"),
+            ("a GPU to open", "workers: [{gpu: a100}]", "fleet.yaml: workers.0: gpu 'a100' is for lora lab model --fleet alone"),
             ("nothing to open", "workers: []", "fleet.yaml: no workers and no clusters"),
             ("an unknown field", "worker: []", "fleet.yaml: top level: unknown field 'worker', did you mean 'workers'?"),
         )

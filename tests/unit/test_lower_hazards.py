@@ -316,10 +316,11 @@ def lists_of(
     boards: int,
     taps: tuple[int, ...] = (0, 1),
     adapters: AdapterOptions | None = None,
+    final: bool = True,
 ) -> tuple[Plan, list[list[Command]]]:
     chosen = load_overlay(choose_overlay(config, "u280"))
     plan = make_plan(
-        config, chosen, board(), boards, hidden_taps=taps, adapters=adapters, final_states=True
+        config, chosen, board(), boards, hidden_taps=taps, adapters=adapters, final_states=final
     )
     scales = unit_scales(config)
     return plan, [lowering.lower(config, plan, rank, scales) for rank in range(boards)]

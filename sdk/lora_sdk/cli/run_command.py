@@ -78,7 +78,7 @@ GROUPS = {
     ),
     "Model": (
         *("context", "kv", "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir"),
-        *("prefill", "prefill_mode", "prefill_model"),
+        *("prefill", "prefill_mode", "prefill_model", "gguf_weights"),
     ),
     "Boards": ("devices", "cluster_file", "stages", "overlay", "kernels", "threads", "greedy"),
     "Sampling": (

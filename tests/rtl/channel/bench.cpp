@@ -372,8 +372,8 @@ class Bench {
             if (it.due <= cycles) {
                 u.line_valid = 1;
                 u.line_tag = static_cast<uint16_t>(it.tag);
-                (plan_.fault == FAILED ? u.line_failed : u.line_refused) =
-                    answer(it, CHANNELS, &u.line_data[0]);
+                (plan_.fault == FAILED ? u.line_failed : u.line_refused) = answer(it, CHANNELS,
+                                                                                  &u.line_data[0]);
                 shared.under_way.erase(shared.under_way.begin() + static_cast<std::ptrdiff_t>(at));
                 gave(shared);
             }
