@@ -85,14 +85,7 @@ class EmbeddingApi:
         longer than the context, or an engine that was not opened with `embeddings`.
         """
         requests, single = self._requests(prompts, pooling, normalize, adapter, cache_salt)
-        for request in requests:
-            self._generator.submit(request)
-        try:
-            self._generator.wait(requests)
-        finally:
-            left = [request for request in requests if not request.ended]
-            if left:
-                self._generator.forget(left)
+        self._generator.run(requests)
         return _vectors(requests, single)
 
     async def aembed(

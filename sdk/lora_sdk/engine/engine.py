@@ -25,7 +25,7 @@ from lora_sdk.engine.kv_source import KvSource, OwnPrefill
 from lora_sdk.engine.migrated_kv import MigratedKvSource
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.request_api import RequestApi
-from lora_sdk.engine.requests import OnDelta, Request
+from lora_sdk.engine.requests import OnDelta
 from lora_sdk.engine.sender import Sender
 from lora_sdk.engine.submission import (
     Prompt,
@@ -428,7 +428,7 @@ class Engine:
         ends, single = ends_of(
             self._requests.request, prompts, params, fields, on_delta, on_result, on_error
         )
-        self._run(ends.requests)
+        self._generator.run(ends.requests)
         results = ends.results()
         return results[0] if single else results
 
@@ -540,16 +540,6 @@ class Engine:
 
     def _restore_adapters(self) -> None:
         self._adapters.restore(self._loaded.cluster, self._loaded.plan)
-
-    def _run(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            self._generator.submit(request)
-        try:
-            self._generator.wait(requests)
-        finally:
-            left = [request for request in requests if not request.ended]
-            if left:
-                self._generator.forget(left)
 
     # --- chat -----------------------------------------------------------------------------------
 

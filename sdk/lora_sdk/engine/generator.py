@@ -76,6 +76,17 @@ class Generator:
         request.home = self
         self._inbox.append(request)
 
+    def run(self, requests: Sequence[Request]) -> None:
+        """Queue requests and return once they have ended; any exception cancels them."""
+        for request in requests:
+            self.submit(request)
+        try:
+            self.wait(requests)
+        finally:
+            left = [request for request in requests if not request.ended]
+            if left:
+                self.forget(left)
+
     def wait(self, requests: Sequence[Request]) -> None:
         """Return once the requests have ended. Each holds its result or error."""
         waiter = Waiter()

@@ -72,7 +72,25 @@ def matrix_of(name: str, blocks: BlockArray, form: MatrixFormat) -> QuantizedMat
     )
 
 
-class GgufMatrix:
+class _Fp16Inputs:
+    """What all matrices in blocks have in common: FP16 inputs in the file's order."""
+
+    _name: str
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """None: scales are in the blocks."""
+        return None
+
+    def permutation(self) -> NDArray[np.uint32] | None:
+        """None: inputs are in the file's order."""
+        return None
+
+    def input_scale(self) -> np.float32:
+        """ModelError: inputs are FP16."""
+        raise ModelError(f"{self._name}: has no scale of its inputs, which are FP16")
+
+
+class GgufMatrix(_Fp16Inputs):
     """A whole tensor in blocks; a QuantizedMatrix."""
 
     def __init__(self, name: str, blocks: BlockArray, form: MatrixFormat) -> None:
@@ -94,20 +112,8 @@ class GgufMatrix:
             self._name, self._blocks.raw, self._blocks.type.name, "oi", start, stop - start
         )
 
-    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
-        """None: scales are in the blocks."""
-        return None
 
-    def permutation(self) -> NDArray[np.uint32] | None:
-        """None: inputs are in the file's order."""
-        return None
-
-    def input_scale(self) -> np.float32:
-        """ModelError: inputs are FP16."""
-        raise ModelError(f"{self._name}: has no scale of its inputs, which are FP16")
-
-
-class BlockMatrix:
+class BlockMatrix(_Fp16Inputs):
     """A whole Q4_0 tensor; a QuantizedMatrix. A block is an FP16 scale d and 32 values q, of which
     the low halves of its bytes are the first 16; a weight is d*(q - 8). Where d is negative, |d|,
     15 - q and the zero point 7 say the same."""
@@ -139,15 +145,3 @@ class BlockMatrix:
     def part(self, start: int, stop: int) -> PackPart:
         """The same for the packer."""
         return self.columns(start, stop).part(self._name)
-
-    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
-        """None: scales are per group."""
-        return None
-
-    def permutation(self) -> NDArray[np.uint32] | None:
-        """None: inputs are in the file's order."""
-        return None
-
-    def input_scale(self) -> np.float32:
-        """ModelError: inputs are FP16."""
-        raise ModelError(f"{self._name}: has no scale of its inputs, which are FP16")
