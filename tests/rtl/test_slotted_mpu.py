@@ -70,7 +70,7 @@ def test_arrays_of_two_rows(tmp_path: Path) -> None:
 SLOT, UNIT, PORT = "mpu/matmul_slot.sv", "mpu/mpu_unit.sv", "mpu/shared_port.sv"
 MISTAKES = [
     # the array that was told a command takes results of the other one's adapters
-    (UNIT, ".values_valid(values_valid && of_integers)", ".values_valid(values_valid)"),
+    (UNIT, "integers_valid = values_valid && of_integers", "integers_valid = values_valid"),
     (SLOT, "if ((line_refused & of_next) != '0) early_refused", "if (1'b0) early_refused"),
     (SLOT, "(line_error & of_next) != '0) early_failed", "1'b0) early_failed"),
     (SLOT, ".line_error((line_error & run_units) != '0 ||", ".line_error(line_error != '0 ||"),

@@ -160,7 +160,7 @@ module mpu_unit
   );
 
   // The adapter unit takes the stripes of the array that runs; the other one may have been told a command with adapters.
-  logic of_integers, stripe_valid, values_free, values_valid;
+  logic of_integers, stripe_valid, values_free, values_valid, integers_valid;
   logic [1:0] stripes_valid;
   logic [1:0][2:0] stripe_logs;
   logic [1:0][32*ROWS-1:0] stripes;
@@ -168,6 +168,7 @@ module mpu_unit
   logic [16*ROWS-1:0] values_half;
   always_ff @(posedge clk) if (start != '0) of_integers <= start[INT8_ARRAY];
   assign stripe_valid = stripes_valid[of_integers];
+  assign integers_valid = values_valid && of_integers;
   mpu_fp16 #(
       .LANES(LANES), .ROWS(ROWS)
   ) fp16 (
@@ -203,7 +204,7 @@ module mpu_unit
         .group_log(command.group_log), .adapted(command.adapted), .row_scales(command.row_scales),
         .done(done[INT8_ARRAY]), .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
         .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
-        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
+        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(integers_valid),
         .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
         .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
         .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]), .line_tag(line_tag[UNIT_TAG-1:0]),
@@ -229,7 +230,7 @@ module mpu_unit
         .command(command), .done(done[INT8_ARRAY]), .refused(wide_refused), .failed(wide_failed),
         .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
         .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
-        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(values_valid && of_integers),
+        .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(integers_valid),
         .values_single(values_single), .values_half(values_half), .read_valid(asks_read[INT8_ARRAY]),
         .read_ready(read_taken[INT8_ARRAY]), .read_bank(read_banks[INT8_ARRAY]), .read_line(read_lines[INT8_ARRAY]),
         .read_tag(read_tags[INT8_ARRAY]), .line_valid(line_here[INT8_ARRAY]),
