@@ -194,14 +194,16 @@ def sums(names: Sequence[str]) -> dict[str, str]:
 
 def source_sums(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """By name, a sum of the row and of the text of all modules in `top` (the name without one) but
-    for those inside one that is `apart`, and of all packages; comments do not count."""
+    for those inside one that is `apart`, and of packages that are named there; comments do not
+    count."""
     files = sources()
     texts = {path.stem: re.sub(rb"(?m)^ *//.*\n| *//.*", b"", path.read_bytes()) for path in files}
     packages = {name for name, text in texts.items() if b"\npackage " in b"\n" + text}
     below = instances(files)
     result = {}
     for name, row in rows.items():
-        parts = packages | parts_of(below, row.get("top", name), row.get("apart", ()))
+        parts = parts_of(below, row.get("top", name), row.get("apart", ()))
+        parts |= named_in(parts, packages, texts)
         digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode())
         for part in sorted(parts):
             digest.update(texts[part])
@@ -218,6 +220,17 @@ def parts_of(below: Mapping[str, set[str]], top: str, apart: Collection[str]) ->
         if name not in found:
             found.add(name)
             left.extend(below[name] - set(apart))
+    return found
+
+
+def named_in(parts: Collection[str], packages: set[str], texts: Mapping[str, bytes]) -> set[str]:
+    """The packages that the texts of some modules name, and those that these name."""
+    found: set[str] = set()
+    left = list(parts)
+    while left:
+        words = set(re.findall(r"\w+(?=::)", texts[left.pop()].decode()))
+        left.extend((words & packages) - found)
+        found |= words & packages
     return found
 
 
