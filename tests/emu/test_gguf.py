@@ -184,6 +184,11 @@ def test_boards_hold_as_much_as_the_file(tmp_path: Path) -> None:
     assert plan_model(plain).plan.overlay.name == "lora_f_u280"
     chosen = EngineOptions(model=path, overlay="lora_f_u280")  # which has no such blocks
     assert plan_model(chosen).config.quantization is None
+    for other in ({"kernels": "rtl"}, {"devices": ["sim:u280"]}, {"devices": ["xrt:0"]}):
+        held = plan_model(EngineOptions(model=path, **other))  # no source multiplies blocks
+        assert held.plan.overlay.name == "lora_f_u280" and held.config.quantization is None
+    named = EngineOptions(model=path, devices=["xrt:0"], overlay="lora_gguf_u280")
+    assert plan_model(named).config.quantization is not None
     with pytest.raises(PlacementError, match="is q8_0, which overlay lora_f_u280 does not compute"):
         check_overlay(plan_model(blocks).config, load_overlay("lora_f_u280"))
 

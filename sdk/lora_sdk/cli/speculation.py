@@ -51,14 +51,12 @@ def take_speculation(
 
 
 def _target(arguments: Mapping[str, Any]) -> Target:
-    from lora_host.cluster_file import load_cluster
     from lora_host.device_uri import is_model
     from lora_sdk.model.config import load_config
     from lora_sdk.plan.overlay_choice import choose_overlay
 
     options = EngineOptions(**arguments)
-    uris = list(options.devices)
-    if options.cluster_file is not None:
-        uris = [entry.uri for entry in load_cluster(options.cluster_file).boards]
-    overlay = options.overlay or choose_overlay(load_config(options.folder), options.board_kind)
-    return Target(options.folder, overlay, options.board_count, all(map(is_model, uris)))
+    config = options.held(load_config(options.folder))
+    overlay = options.overlay or choose_overlay(config, options.board_kind)
+    emulated = all(map(is_model, options.uris))
+    return Target(options.folder, overlay, options.board_count, emulated)

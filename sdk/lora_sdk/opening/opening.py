@@ -70,7 +70,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
     from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
     from lora_sdk.model.config import load_config
-    from lora_sdk.model.quantization import with_kv_cache, without_blocks
+    from lora_sdk.model.quantization import with_kv_cache
     from lora_sdk.model.rope import at_context
     from lora_sdk.plan.overlay_choice import choose_overlay, held_by
     from lora_sdk.plan.placement import make_plan
@@ -79,8 +79,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
     boards = options.board_count
     config = with_kv_cache(config or load_config(options.folder), options.kv_kind)
     config = at_context(config, options.context)
-    if options.gguf_weights == "fp16":
-        config = without_blocks(config)
+    config = options.held(config)
     overlay = load_overlay(options.overlay or choose_overlay(config, options.board_kind))
     config = held_by(config, overlay)
     file = connected(Path(options.cluster_file), boards) if options.cluster_file else None

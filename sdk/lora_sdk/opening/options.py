@@ -21,6 +21,7 @@ from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
 from lora_sdk.plan.partition import check_board_count, check_stages
 
 if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
     from lora_sdk.opening.speculation_options import SpeculationOptions
     from lora_sdk.opening.weight_notices import OnNotice
 
@@ -161,7 +162,8 @@ class EngineOptions:
     )
     gguf_weights: str = option(
         "blocks",
-        help="weights of GGUF files on the boards: the file's blocks, or FP16 of the same values",
+        help="weights of GGUF files: the file's blocks, where boards are emulated or the overlay "
+        "named knows them, or FP16 of the same values",
         flags=("--gguf-weights",),
         choices=("blocks", "fp16"),
     )
@@ -297,6 +299,25 @@ class EngineOptions:
         from lora_host.selection import board_kind
 
         return board_kind(self.devices, self.cluster_file)
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the boards that are named."""
+        from lora_host.cluster_file import load_cluster
+
+        if self.cluster_file is None:
+            return tuple(self.devices)
+        return tuple(entry.uri for entry in load_cluster(self.cluster_file).boards)
+
+    def held(self, config: ModelConfig) -> ModelConfig:
+        """A model as these boards may hold it. No hardware source multiplies the blocks of GGUF
+        files, so an overlay that lists them is chosen for emulated units alone."""
+        from lora_host.device_uri import board_type
+        from lora_sdk.model.quantization import without_blocks
+
+        emulated = all(board_type(uri) == "emulated" for uri in self.uris)
+        known = self.overlay is not None or (emulated and self.kernels != "rtl")
+        return config if known and self.gguf_weights == "blocks" else without_blocks(config)
 
     @property
     def kv_kind(self) -> KvKind | None:
