@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host.errors import RequestError
-from lora_lab.diff.outputs import Outputs, target
-from lora_sdk.model.operations import Matmul, Norm, NormHeads, Operation, width
+from lora_lab.diff.outputs import Outputs
+from lora_sdk.model.operations import Matmul, Norm, NormHeads, Operation, target, width
 
 Values = npt.NDArray[Any]
 

@@ -7,7 +7,6 @@ Rows that run again write the same K and V."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,15 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import RequestError
-from lora_sdk.compile.ballot import lower_ballot
-from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import NO_LAYER, Command, End, KvCommit, MoveRows, encode
-from lora_sdk.compile.operations import lower_operations
-from lora_sdk.compile.parts import Lowering
+from lora_sdk.compile.lower import lower_until
 from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache
-from lora_sdk.model.block import describe_stage
-from lora_sdk.model.operations import Buffer, Operation, width
+from lora_sdk.model.operations import Buffer, target, width
 from lora_sdk.opening.opening import OpenedModel
-from lora_sdk.plan.partition import axis_columns
+from lora_sdk.plan.model_plan import BoardPlan
+from lora_sdk.plan.partition import axis_columns, local_columns
 from lora_sdk.plan.tensors import FP16_BYTES
 from lora_sdk.step.rows import build_rows
-from lora_sdk.step.runner import LIST_ID
 from lora_sdk.step.step import Row
 from lora_sdk.step.stepper import Stepper
 
@@ -36,7 +30,8 @@ Values = npt.NDArray[Any]
 
 
 class Outputs:
-    """One sequence of a placed model. RequestError: its layers are cut into pipeline stages."""
+    """One sequence of a placed model. RequestError: its layers are cut into pipeline stages, or a
+    board has no part of the vocabulary."""
 
     def __init__(self, opened: OpenedModel) -> None:
         plan = opened.plan
@@ -45,13 +40,17 @@ class Outputs:
                 f"{len(plan.stages)} pipeline stages: their operations cannot be read one by one; "
                 "expected 1 stage"
             )
+        bare = [b.board for b in plan.boards if not b.control.logits_stride]
+        if bare:
+            raise RequestError(
+                f"board {bare[0]} has no column of the vocabulary, so no room for values; "
+                "name fewer boards"
+            )
         self.config, self._plan = opened.config, plan
         self._cluster, self._runner = opened.cluster, opened.runner
         quantized = opened.config.quantization is not None
         self._scales = opened.checkpoint.activation_scales() if quantized else None
-        self.operations = tuple(
-            describe_stage(opened.config, range(opened.config.layers)).operations
-        )
+        self.operations = tuple(plan.boards[0].share.block(opened.config).operations)
         self._cache = KvCache(
             plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context,
             abi.MAX_KV_OPS,
@@ -100,7 +99,8 @@ class Outputs:
         return min(board.control.logits_stride for board in self._plan.boards) // FP16_BYTES
 
     def _widest(self, buffer: Buffer) -> int:
-        return max(sum(map(len, self._ranges(buffer, rank))) for rank in range(self._plan.size))
+        shares = [board.share for board in self._plan.boards]
+        return max(len(local_columns(self.config, share, buffer)) for share in shares)
 
     def _ranges(self, buffer: Buffer, rank: int) -> list[range]:
         """The board's columns of each axis."""
@@ -122,62 +122,20 @@ class Outputs:
     def _run(self, count: int, buffer: Buffer, part: range) -> tuple[Values, list[Values]]:
         """The last step up to an operation that writes `buffer`: logits, and of each board those of
         its own columns that lie in `part`."""
-        plan = self._plan
-        for board in plan.boards:
-            commands = self._commands(board.rank, count, buffer, part)
-            data = encode(commands, plan, board.rank, LIST_ID)
-            offset = board.control.list_offset
-            self._cluster.write(board.board, plan.overlay.control_bank, offset, data)
-            self._cluster.register_list(board.board, LIST_ID, offset)
+        for board in self._plan.boards:
+            commands = lower_until(self.config, self._plan, board.rank, self._scales, count, part)
+            self._runner.register(board, commands)
         length = self._cache.length(self._sequence)
         again = KvOp.commit(self._sequence, length, 0, 0)  # nothing; the rows' first run is dropped
         logits = self._runner.step(self._rows, [again]).logits
         assert logits is not None
-        return logits, [self._moved(rank, buffer, part) for rank in range(plan.size)]
+        return logits, [self._moved(board, buffer, part) for board in self._plan.boards]
 
-    def _commands(self, rank: int, count: int, buffer: Buffer, part: range) -> list[Command]:
-        """The board's list up to an operation, and a move of what that one has written."""
-        lowering = Lowering(self.config, self._plan, rank, self._scales)
-        lowering.builder.emit(KvCommit, None, what="kv commit")
-        after: Event | None = None
-        for operation in islice(self.operations, count):
-            lowering.builder.layer = NO_LAYER if operation.layer is None else operation.layer
-            after = lower_operations(lowering, (operation,), after)
-        columns = self._columns(rank, buffer, part)
-        if columns:
-            own, control = lowering.own(buffer), self._plan.boards[rank].control
-            lowering.builder.emit(
-                MoveRows,
-                after,
-                what="values to compare",
-                x_bank=abi.BANK_ONCHIP,
-                y_bank=self._plan.overlay.control_bank,
-                bytes=columns * FP16_BYTES,
-                x_offset=own.offset + part.start * FP16_BYTES,
-                x_stride=own.stride,
-                y_offset=control.logits_offset,
-                y_stride=control.logits_stride,
-            )
-        lower_ballot(lowering)
-        lowering.builder.finish(End, what="end")
-        return lowering.builder.commands
-
-    def _columns(self, rank: int, buffer: Buffer, part: range) -> int:
-        """The board's own columns that lie in `part`."""
-        own = sum(map(len, self._ranges(buffer, rank)))
-        return max(0, min(own, part.stop) - part.start)
-
-    def _moved(self, rank: int, buffer: Buffer, part: range) -> Values:
+    def _moved(self, board: BoardPlan, buffer: Buffer, part: range) -> Values:
         """FP16 [rows, columns in `part`] of a board."""
-        board = self._plan.boards[rank]
+        own = len(local_columns(self.config, board.share, buffer))
         rows = np.empty((len(self._rows), board.control.logits_stride // FP16_BYTES), np.float16)
         self._cluster.read_into(
             board.board, self._plan.overlay.control_bank, board.control.logits_offset, rows
         )
-        return rows[:, : self._columns(rank, buffer, part)]
-
-
-def target(operation: Operation) -> Buffer | None:
-    """The buffer of activations that an operation writes; None for K and V, and argmax."""
-    found: Buffer | None = getattr(operation, "target", None)
-    return found
+        return rows[:, : max(0, min(own, part.stop) - part.start)]

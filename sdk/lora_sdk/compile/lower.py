@@ -51,15 +51,20 @@ other.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lora_sdk.compile.ballot import lower_ballot
-from lora_sdk.compile.isa import Command, End, KvCommit
+from lora_sdk.compile.isa import NO_LAYER, Command, End, KvCommit
 from lora_sdk.compile.operations import lower_operations
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.compile.passing import lower_passed, lower_received
+from lora_sdk.model.operations import target
+from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.tensors import FP16_BYTES
 
 if TYPE_CHECKING:
+    from lora_sdk.compile.builder import Event
     from lora_sdk.model.quantization import ActivationScales
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
@@ -85,3 +90,37 @@ def lower(
     lower_ballot(part)
     part.builder.finish(End, what="end")
     return part.builder.commands
+
+
+def lower_until(
+    config: ModelConfig,
+    plan: Plan,
+    rank: int,
+    scales: ActivationScales | None,
+    count: int,
+    part: range,
+) -> list[Command]:
+    """The command list of board `rank` up to the first `count` operations, of one stage. Of what
+    the last of these writes on chip, those of the board's own columns that lie in `part` are copied
+    to where logits are returned."""
+    found = Lowering(config, plan, rank, scales)
+    found.builder.emit(KvCommit, None, what="kv commit")
+    after: Event | None = None
+    operations = tuple(islice(found.block.operations, count))
+    for operation in operations:
+        found.builder.layer = NO_LAYER if operation.layer is None else operation.layer
+        after = lower_operations(found, (operation,), after)
+    buffer, control = target(operations[-1]), found.board.control
+    if buffer is not None and not buffer.results:
+        own = found.own(buffer)
+        found.copy_out(
+            after,
+            "values of the last operation",
+            OnchipBuffer(own.offset + part.start * FP16_BYTES, own.stride),
+            max(0, min(len(found.columns(buffer)), part.stop) - part.start),
+            control.logits_offset,
+            control.logits_stride,
+        )
+    lower_ballot(found)
+    found.builder.finish(End, what="end")
+    return found.builder.commands

@@ -155,44 +155,47 @@ class Lowering:
         if self._gathered != len(self._gathers):
             raise AssertionError(f"{self._gathered} gathers, the plan has {len(self._gathers)}")
 
+    def copy_out(
+        self,
+        after: Event | None,
+        what: str,
+        source: OnchipBuffer,
+        columns: int,
+        offset: int,
+        stride: int,
+        flags: int = 0,
+    ) -> None:
+        """Copies FP16 columns of the rows of `source` into the results; nothing for no columns."""
+        if columns:
+            self.builder.emit(
+                MoveRows,
+                after,
+                what=what,
+                flags=flags,
+                x_bank=abi.BANK_ONCHIP,
+                y_bank=self.plan.overlay.control_bank,
+                bytes=columns * FP16_BYTES,
+                **self.address("x", source),
+                **self.address("y", OnchipBuffer(offset, stride)),
+            )
+
     def tap(self, layer: int, after: Event | None) -> None:
         """Copies the input of `layer` to the results if the plan has a tap there."""
-        hidden = self.board.share.hidden
-        if layer not in self.plan.hidden_taps or not hidden:
-            return
         control, stream = self.board.control, self.own(self.block.stream)
         for index, tapped in enumerate(self.plan.hidden_taps):
             if tapped == layer:
-                self.builder.emit(
-                    MoveRows,
-                    after,
-                    what="hidden tap",
-                    x_bank=abi.BANK_ONCHIP,
-                    y_bank=self.plan.overlay.control_bank,
-                    bytes=len(hidden) * FP16_BYTES,
-                    y_offset=control.hidden_offset + index * control.hidden_tap_bytes,
-                    y_stride=control.hidden_stride,
-                    **self.address("x", stream),
-                )
+                offset = control.hidden_offset + index * control.hidden_tap_bytes
+                columns = len(self.board.share.hidden)
+                self.copy_out(after, "hidden tap", stream, columns, offset, control.hidden_stride)
 
     def tap_final(self, source: Buffer, after: Event | None) -> None:
         """Copies the selected rows of lm_head's input to the results if the plan returns them."""
-        columns = self.columns(source)
-        if not self.plan.final_states or not columns:
-            return
-        control = self.board.control
-        self.builder.emit(
-            MoveRows,
-            after,
-            what="final states",
-            flags=abi.FLAG_SELECTED,
-            x_bank=abi.BANK_ONCHIP,
-            y_bank=self.plan.overlay.control_bank,
-            bytes=len(columns) * FP16_BYTES,
-            y_offset=control.final_offset,
-            y_stride=control.final_stride,
-            **self.address("x", self.own(source)),
-        )
+        if self.plan.final_states:
+            control = self.board.control
+            self.copy_out(
+                after, "final states", self.own(source), len(self.columns(source)),
+                control.final_offset, control.final_stride, abi.FLAG_SELECTED,
+            )  # fmt: skip
 
     def leave_layers(self) -> None:
         """Marks the commands that follow as outside the layers."""

@@ -233,6 +233,12 @@ def matmuls(operations: Iterator[Operation] | tuple[Operation, ...]) -> tuple[Ma
     return tuple(operation for operation in operations if isinstance(operation, Matmul))
 
 
+def target(operation: Operation) -> Buffer | None:
+    """The buffer of activations that an operation writes; None for K and V, and argmax."""
+    found: Buffer | None = getattr(operation, "target", None)
+    return found
+
+
 def width(config: ModelConfig, axis: Axis) -> int:
     """Columns of an axis, all boards together."""
     return {

@@ -96,7 +96,10 @@ class Runner:
     def _register(self, board: BoardPlan) -> None:
         if board.board not in self.commands:
             self.commands[board.board] = lower(self.config, self.plan, board.rank, self._scales)
-        commands = self.commands[board.board]
+        self.register(board, self.commands[board.board])
+
+    def register(self, board: BoardPlan, commands: Sequence[Command]) -> None:
+        """Let the next steps of a board run these commands in place of its list. LoraError."""
         data = encode(commands, self.plan, board.rank, LIST_ID)
         offset = board.control.list_offset
         self.cluster.write(board.board, self._control_bank, offset, data)
