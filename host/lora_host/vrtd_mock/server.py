@@ -64,8 +64,8 @@ class Refused(Exception):
 class Client:
     """One connection. Its buffers are freed when it closes. Answers as vrtd does: a body that is
     too short is a bad request, what follows a body is ignored. After a packet that is none, of
-    another length than its header says, too long, or with several descriptors, vrtd hears its
-    client no more: there is no answer, and its buffers stay taken."""
+    another length than its header says, too long, or with several descriptors, vrtd reads no
+    further request of its client: there is no answer, and its buffers stay taken."""
 
     def __init__(
         self, connection: socket.socket, devices: Sequence[Device], generation: Generation
@@ -101,7 +101,7 @@ class Client:
             self._socket.close()
 
     def _answer(self) -> bool:
-        """Whether the client is heard further."""
+        """Whether further requests of the client are read."""
         room = socket.CMSG_SPACE(4 * 4)
         packet, ancillary, flags, _ = self._socket.recvmsg(PACKET, room, socket.MSG_CMSG_CLOEXEC)
         sent = _descriptors(ancillary)
