@@ -162,6 +162,32 @@ def test_ctrl_c_stops_at_once_with_130_and_no_traceback(folder: Path) -> None:
     process.stderr.close()
 
 
+AT_FIRST_FLUSH = f"""
+import sys
+
+class Stdout:
+    def __init__(self):
+        self.inner, self.first = sys.stdout, True
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def flush(self):
+        self.inner.flush()
+        if self.first:
+            self.first = False
+            raise KeyboardInterrupt
+
+sys.stdout = Stdout()
+{RUN}
+"""
+
+
+def test_ctrl_c_right_behind_a_text_ends_its_line(folder: Path) -> None:
+    done = command(AT_FIRST_FLUSH, "--model", folder, "--ignore-eos", "-n", 9, "-p", "once")
+    assert done.returncode == 130 and done.stdout.endswith(b"\n") and len(done.stdout) > 1
+
+
 def test_a_reader_that_leaves_is_no_traceback(folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, "--model", str(folder), "--ignore-eos", "-n", "300",

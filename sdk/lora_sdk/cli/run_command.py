@@ -240,9 +240,9 @@ def _run_one(
         nonlocal ended_line
         statistics.received(delta)
         if not as_json and delta.text:
+            ended_line = delta.text.endswith("\n")  # first: Ctrl-C may come behind the flush
             sys.stdout.write(delta.text)
             sys.stdout.flush()
-            ended_line = delta.text.endswith("\n")
 
     try:
         result = engine.generate(prompt, params, on_delta=show)
