@@ -159,3 +159,16 @@ def test_options_of_lora_run_are_in_one_group_each_and_ten_come_first() -> None:
     text = lora_run.get_help(click.Context(lora_run, info_name="lora-run"))
     titles = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
     assert titles[: len(GROUPS)] == list(GROUPS) and "Others" not in titles
+
+
+def test_a_wide_table_of_markdown_becomes_paragraphs() -> None:
+    rows = ["| kind | found by | |", "|---|---|---|", "| frame lost | watchdog of the board | ok |"]
+    assert folded("\n".join(rows), 60).splitlines() == rows
+    assert folded("\n".join(["before", *rows, "", "behind"]), 40).splitlines() == [
+        "before",
+        "frame lost",
+        "  found by: watchdog of the board",
+        "  ok",
+        "",
+        "behind",
+    ]

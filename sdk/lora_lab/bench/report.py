@@ -49,7 +49,7 @@ def table(report: dict[str, Any]) -> str:
         f"{report['model']} on {counted(report['boards'], 'emulated board')}, "
         f"{counted(report['threads'], 'thread')}, prompt {report['prompt_tokens']} + "
         f"{report['new_tokens']} tokens",
-        f"measured: median of {len(report['rounds'])} rounds (min .. max)",
+        f"measured: median of {counted(len(report['rounds']), 'round')} (min .. max)",
     ]
     for name, (label, unit, scale) in LABELS.items():
         low, high = (value * scale for value in report["spread"][name])

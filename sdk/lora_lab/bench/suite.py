@@ -9,6 +9,7 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.held_folder import HeldFolder, remove_stale
+from lora_host.naming import counted
 from lora_lab.bench.machine import describe_machine
 from lora_lab.bench.memory import bound_threads
 from lora_lab.bench.suite_rows import MEASUREMENTS, NAMES, Measurement, Row, Setting
@@ -90,8 +91,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"{machine['memory_bytes'] / 2**30:.0f} GiB; {sets}; {machine['kernel']}, "
         f"Python {machine['python']}",
         "",
-        f"Measured: median of {report['rounds']} rounds (minimum .. maximum), ratios within a run. "
-        "Floor: what make bench holds a figure to; goal: what is aimed at.",
+        f"Measured: median of {counted(report['rounds'], 'round')} (minimum .. maximum), ratios "
+        "within a run. Floor: what make bench holds a figure to; goal: what is aimed at.",
         "",
         "| what | found | floor | goal | |",
         "|---|---|---:|---:|---|",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lora_host.naming import counted
 from lora_lab.torture.campaign import Verdict
 from lora_lab.torture.faults import EMULATED
 from lora_lab.torture.host import kinds as host_kinds
@@ -90,9 +91,9 @@ class Report:
 
     def markdown(self) -> str:
         """The same for readers."""
-        span = f"runs {self.first} to {self.next - 1}: " if self.runs else ""
+        span = f"runs {self.first} to {self.next - 1}: " if self.runs > 1 else ""
         lines = [
-            f"seed {self.seed}, {span}{self.runs} runs in "
+            f"seed {self.seed}, {span}{counted(self.runs, 'run')} in "
             f"{self.seconds:.0f} s, {self.failed} failed; {self.recovered} recovered, "
             f"{self.errors} ended with one error, slowest {self.slowest:.2f} s",
             "",

@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import click
 
@@ -27,9 +29,26 @@ def for_people(text: str, err: bool = False) -> str:
 def folded(text: str, width: int) -> str:
     """Each line in at most `width` columns. What follows stands below the last column of a table's
     row, or two columns further in than the line began. Words stay whole, so one that is longer is
-    left so."""
+    left so. Of a Markdown table that is wider each row is a paragraph, a line a column."""
     width = max(width, NARROWEST)
-    return "\n".join(_fold(line, width) for line in text.split("\n"))
+    return "\n".join(_fold(line, width) for line in _narrow(text.split("\n"), width))
+
+
+def _narrow(lines: Iterable[str], width: int) -> Iterator[str]:
+    """`lines` with tables of Markdown that are wider than `width` as paragraphs."""
+    for table, found in groupby(lines, lambda line: line.startswith("|")):
+        block = list(found)
+        yield from _paragraphs(block) if table and max(map(len, block)) > width else block
+
+
+def _paragraphs(table: Sequence[str]) -> Iterator[str]:
+    """A Markdown table's rows: the first cell, then each further one below its column's name."""
+    heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table)
+    for cells in rows:
+        yield cells[0]
+        for head, cell in zip(heads[1:], cells[1:], strict=True):
+            if cell:
+                yield f"  {head}: {cell}" if head else f"  {cell}"
 
 
 def _fold(line: str, width: int) -> str:
