@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients agents ray real lint ext c-test rv32 rtl rtl-slow formal \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients agents ray real docs lint ext c-test rv32 rtl rtl-slow formal \
   rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -130,6 +130,10 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy sdk host/lora_host
 	$(MAKE) -j 2 -C tests/c warnings
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+# The pages as a site in build/site; a link or a name that leads nowhere is an error.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 # For work on the C sources: builds the extension in place; run with PYTHONPATH=sdk:host.
 ext:

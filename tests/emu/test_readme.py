@@ -1,4 +1,4 @@
-"""What the README says can be done as it stands there."""
+"""What the README and the first pages say can be done as it stands there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,24 @@ from tests.commands import LORA, RUN, command
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-LINES = [
-    line.partition(" #")[0]
-    for kind, block in BLOCKS
-    for line in block.splitlines()
-    if line.startswith(("lora-run ", "lora "))
-]
+CARDS = ("xrt:", "FOLDER", "lora serve")  # a card, or a server that runs until it is ended
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Kind and text of each fenced block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def lines(text: str) -> list[str]:
+    """Command lines in a page's blocks."""
+    found = [line.partition(" #")[0] for _, block in blocks(text) for line in block.splitlines()]
+    return [line for line in found if line.startswith(("lora-run ", "lora "))]
+
+
+PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8")
+         for name in ("index.md", "start/quick_start.md", "start/first_card.md")]  # fmt: skip
+LINES = lines(TEXT)
+LATER = [line for page in PAGES for line in lines(page) if not any(c in line for c in CARDS)]
 
 
 def marked(line: str) -> object:
@@ -28,7 +39,7 @@ def marked(line: str) -> object:
     return pytest.param(line, marks=pytest.mark.slow if slow else ())
 
 
-@pytest.mark.parametrize("line", [marked(line) for line in LINES])
+@pytest.mark.parametrize("line", [marked(line) for line in [*LINES, *LATER]])
 def test_commands_work(line: str, tmp_path: Path) -> None:
     program, *arguments = shlex.split(line)
     known = {"DIR": str(demo_model_path()), "FILE": "examples/prompt.txt"}
@@ -37,8 +48,10 @@ def test_commands_work(line: str, tmp_path: Path) -> None:
     if arguments[:2] == ["lab", "synth"]:  # the demo's shape in place of a model of 700 MB
         known = {"DIR": str(tmp_path / "model"), arguments[2]: str(demo_model_path())}
         known[arguments[2]] += "/config.json"
+    if program == "lora-run":
+        known["OUT"] = known["DIR"]  # what the line above it has written
     arguments = [known.get(argument, argument) for argument in arguments]
-    if arguments[0] == "quantize":
+    if arguments[0] == "quantize" and "--windows" not in arguments:
         arguments += ["--windows", "2"]  # a test may not take as long as calibration may
     done = command(RUN if program == "lora-run" else LORA, *arguments, cwd=ROOT)
     assert done.returncode == 0, done.stderr.decode()
@@ -47,7 +60,7 @@ def test_commands_work(line: str, tmp_path: Path) -> None:
 
 def test_the_demo_prints_what_stands_there() -> None:
     """Its text and modelled times; sums of weights depend on this computer, so they are apart."""
-    (block,) = [block for _, block in BLOCKS if "\nmodelled: " in block]
+    (block,) = [block for _, block in blocks(TEXT) if "\nmodelled: " in block]
     done = command(RUN, "--boards", "4", "--stats", "examples/prompt.txt", cwd=ROOT)
     text, said = done.stdout.decode(), done.stderr.decode()
     shown = block.partition("[...]")[0].rstrip()
@@ -59,9 +72,10 @@ def test_the_demo_prints_what_stands_there() -> None:
 
 
 def test_the_python_example_runs() -> None:
-    (code,) = [block for kind, block in BLOCKS if kind == "python"]
-    done = command(code, cwd=ROOT)
-    assert done.returncode == 0 and len(done.stdout) > 100, done.stderr.decode()
+    for page, least in zip((TEXT, *PAGES[:2]), (100, 20, 10), strict=True):
+        (code,) = [block for kind, block in blocks(page) if kind == "python"]
+        done = command(code, cwd=ROOT)
+        assert done.returncode == 0 and len(done.stdout) > least, done.stderr.decode()
 
 
 def test_make_targets_and_files_are_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "models/*.md", "tests/**/*.md", "tools/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "models/*.md", "tests/**/*.md", "tools/**/*.md")
     for page in ROOT.glob(pattern)
 )
 

@@ -1,5 +1,5 @@
-/* The seam. One table of functions a transport fills (emu; later xrt, slash); nothing above it
- * knows which one runs. Every function returns an enum lora_status and fills `failure` when it is
+/* The seam. One table of functions a transport fills (csrc/transports); nothing above it knows
+ * which one runs. Every function returns an enum lora_status and fills `failure` when it is
  * not LORA_OK; none prints or aborts. Handles are used by one thread at a time, but for writes to
  * memory; different handles by different threads. */
 #ifndef LORA_TRANSPORT_H
