@@ -149,6 +149,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
+	@echo "installing into $(VENV): one to five minutes; some 100 MB from the package index the first time"
 	$(BIN)/python -m pip install --quiet .
 	touch $@
 

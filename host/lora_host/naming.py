@@ -11,6 +11,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def install(extra: str) -> str:
+    """The end of a message about a package that is missing: how to get this project's `extra`."""
+    return f"in the project's folder: pip install '.[{extra}]'"
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """Numbers in their order, runs of three and more that ascend by one as "0-63"."""
     runs: list[list[int]] = []

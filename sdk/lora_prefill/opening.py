@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
+from lora_host.naming import install
 from lora_sdk.model.config import load_config
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ def check_worker(options: EngineOptions, name: WorkerName) -> None:
         if find_spec(library) is None:
             raise RequestError(
                 f"{'fast prefill' if fast else f'prefill {name.text!r}'} needs "
-                f"{' and '.join(needed)}, {library} is not installed; install the extra: "
-                "pip install 'lora-fpga[prefill]'"
+                f"{' and '.join(needed)}, {library} is not installed; {install('prefill')}"
             )
     if not fast:
         from lora_prefill.exact.opening import open_kernels

@@ -42,7 +42,8 @@ def test_the_command_prints_the_keys_that_others_read(folder: Path) -> None:
         *FIGURES,
     ):
         low, high = report["spread"][name]
-        assert 0 < low <= report[name] <= high, name
+        assert low <= report[name] <= high, name
+        assert low > 0 or name == "host_seconds_per_step", name  # a difference of two clocks
     for one in report["rounds"]:
         share = (
             report["bytes_per_token"]
@@ -51,7 +52,7 @@ def test_the_command_prints_the_keys_that_others_read(folder: Path) -> None:
         )
         assert share == pytest.approx(one["share_of_read_bandwidth"])
     text = CliRunner().invoke(bench, [*short, "--rounds", "1"]).output
-    assert "measured: median of 1 rounds" in text and "tokens/s" in text
+    assert "measured: median of 1 round (" in text and "tokens/s" in text
 
 
 def test_workloads_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

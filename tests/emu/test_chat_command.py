@@ -96,6 +96,7 @@ def test_a_question_that_never_fits_drops_nothing(trained: Path) -> None:
     again = command(LORA, "chat", "--model", trained, "-n", 6, input=b"hello\nmore\n")
     assert done.stdout == again.stdout
     assert b"more than the context" in done.stderr and b"dropped" not in done.stderr
+    assert (done.returncode, again.returncode) == (1, 0)
 
 
 def test_a_base_model_is_refused_before_it_is_loaded(folder: Path, tmp_path: Path) -> None:
@@ -104,6 +105,12 @@ def test_a_base_model_is_refused_before_it_is_loaded(folder: Path, tmp_path: Pat
     for name in ("config.json", "tokenizer.json"):  # no weights
         (bare / name).symlink_to(folder / name)
     one_line_error(command(LORA, "chat", "--model", bare, input=b""), "no chat template")
+
+
+def test_without_jinja_it_is_refused_before_it_is_loaded(folder: Path) -> None:
+    missing = f"import sys; sys.modules['jinja2'] = None\n{LORA}"
+    done = command(missing, "chat", "--model", folder, input=b"hello\n")
+    one_line_error(done, "need the package jinja2", "pip install '.[chat]'")
 
 
 class Interrupting:

@@ -281,3 +281,14 @@ def test_quantize_shows_progress_before_its_first_layer(
     out = str(tmp_path / "out")
     CliRunner().invoke(quantize, [str(demo_model_path()), out, "--scheme", "w8a8"])
     assert [done for done, _ in seen] == [0] and seen[0][1] > 4
+
+
+def test_what_is_nearly_right_names_the_way_out() -> None:
+    one_line_error(command(LORA, "run", "-p", "x"), "it is lora-run")
+    one_line_error(command(LORA, "plan", "--model", "llama2-13b"), "llama2-7b", "gpt2-345m")
+    one_line_error(command(LORA, "top"), "--once", "--json")
+
+
+@pytest.mark.parametrize("group", [("boardd",), ("ray",), ("lab", "spec"), ("overlay",)])
+def test_commands_of_a_group_are_described_whole(group: tuple[str, ...]) -> None:
+    assert b"..." not in command(LORA, *group, "--help").stdout.partition(b"Commands:")[2]

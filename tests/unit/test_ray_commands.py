@@ -45,5 +45,5 @@ def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
         ("serve", "--ray"), ("ray", "start", "--emulated", "u280=1"),
         ("batch", tmp_path / "in", tmp_path / "out", "--ray", "-q"),
     ):  # fmt: skip
-        one_line_error(command(MISSING, *words), "install lora-fpga[ray]")
+        one_line_error(command(MISSING, *words), ".[ray]")
     assert sys.modules.get("ray", 0) is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RequestError, TransportError
+from ..naming import install
 from ..regular_file import read_regular
 from ..writing import writing
 
@@ -48,7 +49,7 @@ def write_keys(folder: Path, hosts: Sequence[str]) -> list[Path]:
         from cryptography import x509  # noqa: F401
     except ImportError:
         raise RequestError(
-            "lora boardd init needs the package cryptography; install lora-fpga[hosts]"
+            f"lora boardd init needs the package cryptography; {install('hosts')}"
         ) from None
     for host in hosts:
         if not _HOST.fullmatch(host) or host == CLIENT or ".." in host:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import LoraError, RequestError
-from lora_host.naming import counted
+from lora_host.naming import counted, install
 from lora_sdk.opening.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -198,4 +198,4 @@ def _find_ray(command: str) -> None:
     from importlib.util import find_spec
 
     if find_spec("ray") is None:
-        raise RequestError(f"{command} needs the package ray; install lora-fpga[ray]")
+        raise RequestError(f"{command} needs the package ray; {install('ray')}")

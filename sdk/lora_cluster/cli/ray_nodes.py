@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from lora_host.errors import RequestError
-from lora_host.naming import counted
+from lora_host.naming import counted, install
+from lora_sdk.cli.lazy_group import WholeGroup
 
 EPILOG = """\b
 Examples:
@@ -32,7 +33,7 @@ RAY_USE_TLS=1 and the certificates that Ray then asks for.
 Exit code: 0 done, 1 failed, 2 refused."""
 
 
-@click.group("ray", epilog=EPILOG)
+@click.group("ray", epilog=EPILOG, cls=WholeGroup)
 def ray_group() -> None:
     """Start, show and stop nodes of a Ray cluster, on which lora serve --ray runs replicas."""
 
@@ -241,4 +242,4 @@ def _require() -> None:
     from importlib.util import find_spec
 
     if find_spec("ray") is None:
-        raise RequestError("lora ray needs the package ray; install lora-fpga[ray]")
+        raise RequestError(f"lora ray needs the package ray; {install('ray')}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import LoraError, RequestError
+from lora_host.naming import install
 
 TCP_SECONDS = 5.0
 NAMESPACE = "lora"
@@ -21,9 +22,7 @@ def require_ray(command: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise RequestError(
-            f"{command} needs the package {error.name}; install lora-fpga[ray]"
-        ) from None
+        raise RequestError(f"{command} needs the package {error.name}; {install('ray')}") from None
     return ray
 
 

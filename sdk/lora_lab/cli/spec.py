@@ -11,6 +11,7 @@ import click
 from lora_host.errors import RequestError
 from lora_lab.cli.spec_tune import collect, tune
 from lora_sdk.cli.folding import for_people
+from lora_sdk.cli.lazy_group import WholeGroup
 
 EPILOG = """\b
 Examples:
@@ -25,7 +26,7 @@ DRAFT is the folder of a draft model or of an EAGLE-3 head, or the word lookup.
 lora-run --speculative auto uses the table that tune writes."""
 
 
-@click.group("spec", epilog=EPILOG)
+@click.group("spec", epilog=EPILOG, cls=WholeGroup)
 def spec() -> None:
     """Choose trees and verification lengths for speculative decoding."""
 

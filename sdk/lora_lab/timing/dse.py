@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
-from lora_host.naming import did_you_mean
+from lora_host.naming import did_you_mean, install
 from lora_lab.timing.designs import ArrayDesign, load_design
 from lora_lab.timing.facts import board_facts
 from lora_lab.timing.layout import Layout
@@ -177,7 +177,7 @@ class Exploration:
         try:
             from scipy.optimize import differential_evolution
         except ImportError:
-            raise RequestError("exploration needs scipy: pip install 'lora-fpga[dse]'") from None
+            raise RequestError(f"exploration needs scipy; {install('dse')}") from None
         bounds = [(0, len(values) - 1) for values in self.space.values()]
         done = itertools.count(1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
-from lora_host.naming import counted
+from lora_host.naming import counted, install
 from lora_lab.timing.designs import is_own
 from lora_lab.timing.model import check_positions, speculate, token_time
 from lora_lab.timing.report import part_title
@@ -60,7 +60,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise RequestError("plots need matplotlib: pip install 'lora-fpga[plot]'") from None
+        raise RequestError(f"plots need matplotlib; {install('plot')}") from None
     matplotlib.use("Agg")  # files only, no display
     matplotlib.rcParams["svg.hashsalt"] = "lora"  # equal plots give equal files
     from matplotlib import pyplot

@@ -43,7 +43,7 @@ def adapter_flags(function: Function) -> Function:
     function = flags(EngineOptions, "max_adapters", "adapter_mode", max_adapters=slots)(function)
     return click.option(
         "--adapter", "--lora-modules", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
-        help="PEFT folder; the first one is the default of --batch lines",
+        help="PEFT folder; the first one is the default of prompts that name none",
     )(function)  # fmt: skip
 
 

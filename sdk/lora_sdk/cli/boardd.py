@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.lazy_group import WholeGroup
 
 SERVE = """\b
 Examples:
@@ -41,7 +42,7 @@ Copy ~/lab-keys/lab1 to lab1, and so on; ~/lab-keys/client to every client, as
 ~/.config/lora/boardd or as LORA_BOARDD_KEYS names it. ca-key.pem stays where it is."""
 
 
-@click.group("boardd")
+@click.group("boardd", cls=WholeGroup)
 def boardd() -> None:
     """Serve boards to other hosts and processes."""
 

@@ -68,14 +68,18 @@ def chat(system: str | None, **options: Any) -> None:
         progress.close()
         for note in load_adapters(engine, adapters):
             show(note, err=True)
-        Conversation(engine, params, first).run()
+        conversation = Conversation(engine, params, first)
+        conversation.run()
         engine.confirm()
+    if conversation.failed and not sys.stdin.isatty():
+        raise SystemExit(1)
 
 
 def _check_template(options: EngineOptions) -> None:
-    """ModelError, before boards open, if the model has no chat template."""
+    """ModelError, before boards open, if the model has no chat template or nothing renders it."""
     from lora_sdk.model.config import load_config
-    from lora_sdk.text.chat import find_template
+    from lora_sdk.text.chat import check_renderer, find_template
     from lora_sdk.text.tokenizer import Tokenizer
 
+    check_renderer()
     find_template(options.folder, Tokenizer(options.folder, load_config(options.folder).vocabulary))

@@ -39,6 +39,7 @@ class Conversation:
         self._total = Stopwatch()
         self._answers = 0
         self._used = 0  # positions of the conversation
+        self.failed = 0  # messages that had no answer
 
     def run(self) -> None:
         """Hold the conversation. Errors of the boards pass through; those of a question are
@@ -87,6 +88,7 @@ class Conversation:
             answer = self._answer(tokens)
         except (RequestError, ModelError) as error:
             self._messages = before
+            self.failed += 1
             reset = "; /reset forgets the conversation" if len(self._messages) > 1 else ""
             self._error(f"{error}{reset}")
             return

@@ -11,6 +11,8 @@ from lora_host.overlay import Overlay
 from lora_sdk.cli.inspect_gguf import boards_table, on_boards
 from lora_sdk.model.model_files import model_files
 
+LONGEST = 200  # of a field that is shown
+
 
 def inspect_folder(path: Path, overlay: Overlay | None) -> dict[str, Any]:
     """The folder's facts; `refused` says why boards do not run it. ModelError: damaged files."""
@@ -34,5 +36,10 @@ def inspect_folder(path: Path, overlay: Overlay | None) -> dict[str, Any]:
 def folder_table(facts: dict[str, Any]) -> str:
     """The facts as text."""
     lines = [f"{facts['folder']}: model folder, {facts['bytes'] / 1e6:.1f} MB of tensors"]
-    lines += [f"  {key:<40} {value!s:.200}" for key, value in facts["config"].items()]
+    lines += [f"  {key:<40} {_short(value)}" for key, value in facts["config"].items()]
     return "\n".join([*lines, *boards_table(facts)])
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (--json has all)"

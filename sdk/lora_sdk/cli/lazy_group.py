@@ -17,6 +17,21 @@ class Entry(NamedTuple):
     summary: str
 
 
+class WholeGroup(click.Group):
+    """A group whose --help has the first paragraph of each command's text, whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, " ".join((command.help or "").partition("\n\n")[0].split()))
+                    for name, command in found
+                    if command is not None
+                ]
+            )
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported on first use."""
 

@@ -68,6 +68,8 @@ class Lora(LazyGroup):
 
     def hint(self, name: str) -> str:
         """See LazyGroup."""
+        if name == "run":
+            return "it is lora-run"
         laboratory = optional_module("lora_lab.cli.main")
         if laboratory is not None and name in laboratory.COMMANDS:
             return f"it is lora lab {name}"

@@ -14,11 +14,12 @@ from lora_host.overlay import Overlay, load_overlay, overlay_names
 from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
 from lora_sdk.cli.folding import show
+from lora_sdk.cli.lazy_group import WholeGroup
 
 MOST_OF_AN_EMULATION = 1 << 20  # bytes of a container that is generated here
 
 
-@click.group("overlay")
+@click.group("overlay", cls=WholeGroup)
 def overlay() -> None:
     """Generate files from an overlay's manifest."""
 

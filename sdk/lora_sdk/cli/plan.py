@@ -16,7 +16,7 @@ from lora_sdk.cli.folding import show
 from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.model_files import model_files
-from lora_sdk.model.shapes import SHAPES, shape_config
+from lora_sdk.model.shapes import find_shape
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.report import report, table
@@ -75,7 +75,7 @@ def plan(
     load = _beam_load(beams, batch, prompt, response)
     name = options["model"]
     adapters, more = take_adapters(options)
-    shape = shape_config(name) if name in SHAPES else None
+    shape = find_shape(name)
     if shape is not None:
         options["model"] = None
     requested = EngineOptions(**options, **more)

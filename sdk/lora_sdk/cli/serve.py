@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_host.naming import install
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.folding import show
@@ -110,7 +111,7 @@ def serve(
         from lora_sdk.serve.server import run_server
     except ImportError as error:
         raise RequestError(
-            f"lora serve needs the package {error.name}; install lora-fpga[serve]"
+            f"lora serve needs the package {error.name}; {install('serve')}"
         ) from None
 
     if choice.wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -15,6 +16,7 @@ from urllib.request import Request, urlopen
 import click
 
 from lora_host.errors import RequestError, TransportError
+from lora_host.naming import install
 from lora_host.schema_match import surely_valid
 from lora_sdk.cli.finite_number import FiniteNumber
 from lora_sdk.serve.settings import key_lines
@@ -55,8 +57,10 @@ def top(url: str, api_key_file: str | None, interval: float, once: bool, as_json
         from lora_sdk.cli.top_view import view
     except ImportError as error:
         raise RequestError(
-            f"lora top needs the package {error.name}; install lora-fpga[serve], or use --json"
+            f"lora top needs the package {error.name}; {install('serve')}, or use --json"
         ) from None
+    if not (once or sys.stdout.isatty()):
+        raise RequestError("lora top draws on a terminal; expected --once or --json elsewhere")
     last: dict[str, Any] | None = None
     with Live(auto_refresh=False) as live:
         for state in states:

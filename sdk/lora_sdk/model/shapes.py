@@ -260,6 +260,23 @@ def shape_config(name: str) -> ModelConfig:
     return normalize(Fields(shape_json(name), name))
 
 
+def find_shape(name: str | None) -> ModelConfig | None:
+    """The configuration of the shape `name`; None where it may be a model's path or hub name.
+    ModelError: it can be none of them."""
+    if name in _SHAPES:
+        return shape_config(name)
+    if name is None or Path(name).exists() or "/" in name:
+        return None
+    raise _neither(name)
+
+
+def _neither(name: str) -> ModelError:
+    known = did_you_mean(name, SHAPES)
+    if known.startswith("did"):
+        known += f"; shapes: {', '.join(SHAPES)}"
+    return ModelError(f"model {name!r}: neither a folder nor a known shape; {known}", usage=True)
+
+
 def find_config(name_or_path: str | Path) -> ModelConfig:
     """The configuration of a shape by name, of a model folder, or of a config.json or GGUF
     file.
@@ -281,7 +298,4 @@ def find_config(name_or_path: str | Path) -> ModelConfig:
         return load_config(path.parent)
     if path.is_dir():
         return load_config(path)
-    raise ModelError(
-        f"model {text!r}: neither a folder nor a known shape; {did_you_mean(text, SHAPES)}",
-        usage=True,
-    )
+    raise _neither(text)

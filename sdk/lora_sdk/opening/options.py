@@ -156,7 +156,7 @@ class EngineOptions:
     )
     kv_offload_dir: str | Path | None = option(
         None,
-        help="folder for a file in place of kv_offload's memory; it is not kept",
+        help="folder for a file that holds what --kv-offload would keep in memory; it is not kept",
         flags=("--kv-offload-dir",),
         metavar="DIR",
     )
@@ -229,7 +229,7 @@ class EngineOptions:
     )
     prefill_model: str | Path | None = option(
         None,
-        help="folder of the same model for prefill_mode fast, e.g. not quantized",
+        help="folder of the same model for --prefill-mode fast, e.g. not quantized",
         unset="the model's own, dequantized",
         flags=("--prefill-model",),
         metavar="DIR",

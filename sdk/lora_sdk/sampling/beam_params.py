@@ -43,8 +43,8 @@ class BeamSearchParams(SamplingParams):
     )
     early_stopping: bool | str = option(
         False,
-        help="end once there are `beam_width` hypotheses (True), once the best beam is not better "
-        "at its present length (False), or once it cannot become better ('never')",
+        help="end once there are as many hypotheses as beams (true), once the best beam is not "
+        "better at its present length (false), or once it cannot become better ('never')",
         flags=("--early-stopping",),
         choices=(NEVER,),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
+from lora_host.naming import install
 from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
@@ -299,7 +300,5 @@ def _traces(settings: Settings) -> Traces | None:
     try:
         from lora_sdk.serve.tracing import Traces
     except ImportError as error:
-        raise RequestError(
-            f"traces need the package {error.name}; install lora-fpga[traces]"
-        ) from None
+        raise RequestError(f"traces need the package {error.name}; {install('traces')}") from None
     return Traces(settings.otlp_traces_endpoint, settings.name)

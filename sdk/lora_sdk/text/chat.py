@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.naming import install
 from lora_host.regular_file import read_regular
 from lora_sdk.text.tokenizer import Tokenizer
 from lora_sdk.text.tokenizer_files import one_line
@@ -42,6 +44,12 @@ def read_template(file: Path) -> str:
         raise ModelError(f"{file}: not UTF-8 at byte {error.start}; convert it") from None
 
 
+def check_renderer() -> None:
+    """ModelError where the package that renders templates is not installed."""
+    if find_spec("jinja2") is None:
+        raise ModelError(f"chat templates need the package jinja2; {install('chat')}")
+
+
 def render(
     template: str,
     messages: Sequence[Message],
@@ -56,12 +64,9 @@ def render(
     them. `variables`: further ones of the template. With `continue_final` the text ends where the
     last message's content does. RequestError: the template refuses them, fails, or costs too
     much."""
-    try:
-        from lora_sdk.text.template import render_bounded
-    except ImportError:
-        raise ModelError(
-            "chat templates need the jinja2 package; install it, or lora-fpga[chat]"
-        ) from None
+    check_renderer()
+    from lora_sdk.text.template import render_bounded
+
     special = {
         name: _content(value)
         for name, value in tokenizer.config.items()
