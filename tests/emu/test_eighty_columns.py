@@ -11,9 +11,10 @@ import click
 import pytest
 
 from lora_sdk.cli.folding import folded
-from lora_sdk.cli.grouped_help import name_of
+from lora_sdk.cli.grouped_help import GroupedCommand, name_of
 from lora_sdk.cli.main import lora
-from lora_sdk.cli.run_command import GROUPS, lora_run
+from lora_sdk.cli.run_command import lora_run
+from lora_sdk.cli.serve import serve
 from tests.commands import LORA, RUN, command
 from tests.processes import ROOT
 from tests.terminal import on_terminal
@@ -150,15 +151,16 @@ def test_folding_keeps_words_columns_and_long_paths() -> None:
     assert "own-u280-4096" in folded("thirty columns of text, and then own-u280-4096", 40)
 
 
-def test_options_of_lora_run_are_in_one_group_each_and_ten_come_first() -> None:
-    names = [name for group in GROUPS.values() for name in group]
-    parameters = lora_run.get_params(click.Context(lora_run))
-    options = [name_of(one) for one in parameters if isinstance(one, click.Option)]
+@pytest.mark.parametrize("one", [lora_run, serve], ids=lambda one: one.name)
+def test_options_are_in_one_group_each_and_ten_come_first(one: GroupedCommand) -> None:
+    names = [name for group in one.groups.values() for name in group]
+    parameters = one.get_params(click.Context(one))
+    options = [name_of(each) for each in parameters if isinstance(each, click.Option)]
     assert sorted(names) == sorted(options)
-    assert len(next(iter(GROUPS.values()))) == 10
-    text = lora_run.get_help(click.Context(lora_run, info_name="lora-run"))
+    assert len(next(iter(one.groups.values()))) == 10
+    text = one.get_help(click.Context(one, info_name=one.name))
     titles = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
-    assert titles[: len(GROUPS)] == list(GROUPS) and "Others" not in titles
+    assert titles[: len(one.groups)] == list(one.groups) and "Others" not in titles
 
 
 def test_a_wide_table_of_markdown_becomes_paragraphs() -> None:

@@ -15,6 +15,7 @@ from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, ta
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.folding import show
 from lora_sdk.cli.ray_flags import ray_cluster, ray_flags, take_ray
+from lora_sdk.cli.run_command import GROUPS as GROUPS_OF_RUN
 from lora_sdk.cli.serve_aliases import NAMES, alias_flags, take_aliases
 from lora_sdk.cli.serve_command import ServeCommand, read_config
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
@@ -43,6 +44,34 @@ RANK = {
 }
 EMBEDDINGS = {"flags": ("--embeddings",), "help": "answer /v1/embeddings, too"}
 SLOTS = 4  # for adapters that clients load, where the number is not given
+GROUPS = {
+    "Used most": (
+        *("model", "boards", "host", "port", "names", "api_key_file", "context", "max_sequences"),
+        *("adapters", "ssl_certfile"),
+    ),
+    "Model": (
+        *("kv", "prefix_cache", "kv_offload", "kv_offload_dir", "prefill", "prefill_mode"),
+        *("prefill_model", "gguf_weights", "chat_template", "reasoning_parser"),
+        *("tool_call_parser", "embeddings", "pooling"),
+    ),
+    "Boards": GROUPS_OF_RUN["Boards"],
+    "Requests": (
+        *("max_queue", "max_prompts", "max_body", "body_timeout", "request_timeout"),
+        *("drain_timeout", "strict"),
+    ),
+    "Network and keys": (
+        *("uds", "root_path", "allowed_origins", "ssl_keyfile", "api_keys", "insecure", "docs"),
+    ),
+    "Adapters": ("max_adapters", "adapter_mode", "adapter_root", "max_adapter_rank"),
+    "Speculation": GROUPS_OF_RUN["Speculation"],
+    "Reliability": GROUPS_OF_RUN["Reliability"],
+    "Several computers": (
+        *("ray", "replicas", "board", "daemons", "ray_address", "ray_token_file"),
+    ),
+    "As vLLM has them": ("tensor_parallel", "pipeline_parallel", "dtype", "enable_lora"),
+    "Settings and log": ("config", "log_level", "otlp_traces_endpoint", "help"),
+}
+"""Of the help."""
 EPILOG = """\b
 Examples:
   lora serve --boards 4
@@ -62,7 +91,7 @@ boards back; a second one cancels them. Exit code: 0 drained, 1 failed, 2
 refused."""
 
 
-@click.command("serve", cls=ServeCommand, epilog=EPILOG)
+@click.command("serve", cls=ServeCommand, groups=GROUPS, epilog=EPILOG)
 @alias_flags
 @flags(EngineOptions, *RUN_FLAGS, "embeddings", embeddings=EMBEDDINGS, **NAMES)
 @adapter_flags

@@ -11,13 +11,14 @@ import click
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
+from lora_sdk.cli.grouped_help import GroupedCommand
 
 SEVERAL = ("--served-model-name", "--lora-modules", "--api-key", "--allowed-origins")
 """Flags of vLLM that take all values up to the next flag."""
 ENVIRONMENT = "LORA"
 
 
-class ServeCommand(click.Command):
+class ServeCommand(GroupedCommand):
     """A command with `SEVERAL`, `--config` and variables `LORA_<OPTION>`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
