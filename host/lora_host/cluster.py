@@ -410,6 +410,11 @@ class Cluster:
         names = ClusterStats.__dataclass_fields__
         return ClusterStats(**fields_of(self._handle.stats(), *names))
 
+    @property
+    def last_step(self) -> int:
+        """`stats().step`: number of the last step, without the other counts."""
+        return int(self._handle.stats().step)
+
     def report(self) -> str:
         """Registers, last commands, units and links at the last failure or hang."""
         return self._handle.report()

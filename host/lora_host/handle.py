@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import native
@@ -34,6 +33,17 @@ RUNS = frozenset(
 ALONE = frozenset(("program", "reserve", "reset"))
 
 
+class _State:
+    """Whether a handle's boards have been released."""
+
+    closed = False
+
+    def end(self, close: Callable[[Any], None], pointer: Any) -> None:
+        """Releases them."""
+        self.closed = True
+        close(pointer)
+
+
 class Handle:
     """Calls into C go through `call`, one at a time, and writes to memory through `beside`. Closed
     by `close`, when nothing refers to it any more, or at exit. `explain` returns text to append to
@@ -51,7 +61,9 @@ class Handle:
         self._interrupt = Interrupt()
         self._context = self._ffi.new_handle(self._interrupt)
         self._pointer = self._open(uris)
-        self._finalizer = weakref.finalize(self, self._lib.lora_cluster_close, self._pointer)
+        self._state = _State()
+        close = self._lib.lora_cluster_close
+        self._finalizer = weakref.finalize(self, self._state.end, close, self._pointer)
         self._lib.lora_cluster_set_timeouts(self._pointer, timeouts)
         self._lib.lora_cluster_on_poll(self._pointer, self._lib.lora_py_cancelled, self._context)
 
@@ -66,7 +78,7 @@ class Handle:
     @property
     def closed(self) -> bool:
         """Whether the boards have been released."""
-        return not self._finalizer.alive
+        return self._state.closed
 
     def close(self) -> None:
         """Releases the boards. A call that runs in another thread is cancelled first."""
@@ -81,15 +93,16 @@ class Handle:
         with self._lock:
             pointer = self._alive()
             function = getattr(self._lib, f"lora_cluster_{name}")
-            with self._guard(name):
+            if name in RUNS:
+                with self._interrupt:
+                    status = function(pointer, *arguments, self._failure)
+            elif name in ALONE:
+                with self._writes.barred():
+                    status = function(pointer, *arguments, self._failure)
+            else:
                 status = function(pointer, *arguments, self._failure)
             if status:
                 raise to_error(self._failure, self.report() + self._explain())
-
-    def _guard(self, name: str) -> AbstractContextManager[object]:
-        if name in RUNS:
-            return self._interrupt
-        return self._writes.barred() if name in ALONE else nullcontext()
 
     def beside(self, name: str, *arguments: Any) -> None:
         """As `call`, also while another thread is in `call`. Only for writes to memory."""
@@ -114,6 +127,6 @@ class Handle:
         return text.decode(errors="replace")
 
     def _alive(self) -> Any:
-        if self.closed:
+        if self._state.closed:
             raise TransportError("the cluster is closed; open it again")
         return self._pointer

@@ -299,7 +299,9 @@ class Scheduler:
         """Poll the source for sequences that wait for K and V. A failure ends the request. Returns
         those of which every token is computed, with the last one's logits, FP32 [vocabulary]."""
         complete = []
-        for track in [track for track in self.running if track.fetching]:
+        for track in tuple(self.running):
+            if not track.fetching:
+                continue
             try:
                 computed = self._source.computed(track.sequence)
             except LoraError as error:
@@ -317,21 +319,24 @@ class Scheduler:
     def plan(self) -> list[ScheduledChunk]:
         """The slices of the next step, with at most `free_rows` rows in total."""
         budget = self.free_rows
-        ready = [track for track in self.running if track.left and not track.fetching]
-        prompts = [track for track in ready if track.left > 1]
-        share = min(self.pace.share, sum(track.left for track in prompts))
-        others = [track for track in ready if track.left == 1]
+        prompts: list[RunningSequence] = []
+        others: list[RunningSequence] = []
+        left: dict[RunningSequence, int] = {}
+        for track in self.running:
+            count = 0 if track.fetching else track.left
+            if count:
+                left[track] = count
+                (others if count == 1 else prompts).append(track)
+        share = min(self.pace.share, sum([left[track] for track in prompts]))
         chosen = self._round_robin(others, max(budget - share, min(1, budget)))
-        counts = {id(track): 1 for track in chosen}
+        counts = dict.fromkeys(chosen, 1)
         budget -= len(chosen)
-        if any(track.streaming for track in chosen):
+        if prompts and any([track.streaming for track in chosen]):
             budget = min(budget, self.pace.prompt_rows(len(chosen)))
         for track in prompts:
-            counts[id(track)] = min(budget, track.left)
-            budget -= counts[id(track)]
-        return [
-            ScheduledChunk(track, counts[id(track)]) for track in ready if counts.get(id(track))
-        ]
+            counts[track] = min(budget, left[track])
+            budget -= counts[track]
+        return [ScheduledChunk(track, counts[track]) for track in left if counts.get(track)]
 
     def fork(self, track: RunningSequence) -> list[RunningSequence]:
         """Start the siblings of a track whose prompt is computed. They share its prompt."""
@@ -361,8 +366,11 @@ class Scheduler:
 
     def searches(self) -> list[BeamGroup]:
         """The running beam searches."""
-        groups = (track.beams for track in self.running if track.beams is not None)
-        return list({id(group): group for group in groups}.values())
+        found: dict[int, BeamGroup] = {}
+        for track in self.running:
+            if track.beams is not None:
+                found[id(track.beams)] = track.beams
+        return list(found.values())
 
     def youngest(self) -> list[RunningSequence]:
         """The sequence to be preempted, of the request that came last, or all beams of its search.
@@ -399,8 +407,12 @@ class Scheduler:
 
     def requests(self) -> list[Request]:
         """Running and waiting requests, without duplicates."""
-        every = [t.request for t in self.running] + [g.request for g in self._waiting]
-        return list({id(request): request for request in every}.values())
+        found: dict[int, Request] = {}
+        for track in self.running:
+            found[id(track.request)] = track.request
+        for group in self._waiting:
+            found[id(group.request)] = group.request
+        return list(found.values())
 
     def _start(self, group: SequenceGroup) -> None:
         request = group.request

@@ -199,7 +199,7 @@ class Scrubber:
     def _look(self) -> bool:
         """Take the states that came with the last completion records. True: a region differs, and
         what it is of has not left the boards since."""
-        step = self._opened.cluster.stats().step
+        step = self._opened.cluster.last_step
         if not self._looks or self._looks[-1][0] != step:
             self._looks.append((step, self._stepper.progress))
             del self._looks[:-REMEMBERED]
@@ -208,7 +208,8 @@ class Scrubber:
             state = self._opened.cluster.scrub_state(plan.board)
             self._states[plan.board] = state
             more = self._count(plan.board, state)
-            most = max(most, more, key=lambda one: one[1])
+            if more[1] > most[1]:
+                most = more
             if state.damaged:
                 differs = True
         if self.on_sums is not None and most[0]:

@@ -41,7 +41,7 @@ class PositionLogprobs:
 
 def max_and_log_sum(logits: Logits) -> tuple[float, float]:
     """The max logit and the natural log of sum(exp(logit - max)), both float64."""
-    top = np.max(logits)
+    top = logits.max()
     total = np.cumsum(numerics.exp32(logits - top).astype(np.float64))[-1]
     return float(top), float(numerics.log2_64(total)) * LN2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -178,12 +179,12 @@ class SamplingParams:
         """How many sequences the request runs."""
         return self.n
 
-    @property
+    @cached_property
     def greedy(self) -> bool:
         """Whether the most likely token is taken without random numbers."""
         return self.temperature == 0.0
 
-    @property
+    @cached_property
     def needs_logits(self) -> bool:
         """Whether choosing a token takes more than the argmax of the model's logits."""
         return (

@@ -16,7 +16,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 def check_finite(logits: Logits, position: int) -> None:
     """ModelError when a logit of the token at `position` is NaN."""
-    if np.isnan(np.max(logits)):  # NaN if any logit is NaN
+    if np.isnan(logits.max()):  # NaN if any logit is NaN
         token = int(np.flatnonzero(np.isnan(logits))[0])
         raise ModelError(
             f"logits of position {position} hold NaN (first: token {token}); expected numbers; "
@@ -31,7 +31,7 @@ def most_likely(logits: Logits) -> int:
 
 def tempered(logits: Logits, temperature: float) -> Logits:
     """(logit - max) / temperature, FP32 [V]; forbidden tokens stay at -infinity."""
-    top = np.max(logits)
+    top = logits.max()
     if top == -np.inf:
         raise RequestError("no token may be chosen: every one is forbidden")
     if top == np.inf:

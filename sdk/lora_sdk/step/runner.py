@@ -140,16 +140,16 @@ class Runner:
     def _result(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> StepResult:
         """What the rows request of the step that the boards have completed."""
         chosen = selected_rows(rows)
-        hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
+        hidden_rows = tuple([index for index, row in enumerate(rows) if row.want_hidden])
         return StepResult(
             step=int(completions[0]["step"]),
             rows=chosen,
-            logits=self._logits(len(chosen)) if any(r.want_logits for r in rows) else None,
-            argmax=self._argmax(len(chosen)) if any(r.want_argmax for r in rows) else None,
+            logits=self._logits(len(chosen)) if any([r.want_logits for r in rows]) else None,
+            argmax=self._argmax(len(chosen)) if any([r.want_argmax for r in rows]) else None,
             hidden=self._hidden(hidden_rows) if hidden_rows else None,
             hidden_rows=hidden_rows,
             completions=completions,
-            final=self._final(len(chosen)) if any(r.want_final for r in rows) else None,
+            final=self._final(len(chosen)) if any([r.want_final for r in rows]) else None,
         )
 
     def _check_counts(
@@ -163,9 +163,9 @@ class Runner:
         ):
             if count > limit:
                 raise RequestError(f"a step with {count} {what}; expected at most {limit}")
-        if any(row.want_hidden for row in rows) and not self.plan.hidden_taps:
+        if not self.plan.hidden_taps and any([row.want_hidden for row in rows]):
             raise RequestError("a row requests hidden states, but the plan has no hidden taps")
-        if any(row.want_final for row in rows) and not self.plan.final_states:
+        if not self.plan.final_states and any([row.want_final for row in rows]):
             raise RequestError("a row requests final states, but the plan returns none")
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:

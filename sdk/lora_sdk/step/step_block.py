@@ -29,7 +29,7 @@ def build_block(
     rows_offset = path_offset + padded(len(path) * 2)
     vectors_offset = rows_offset + len(rows) * abi.dtype("row").itemsize
     vector_bytes = padded(columns * FP16_BYTES)
-    vectors = sum(1 for row in rows if row.vector is not None)
+    vectors = len([row for row in rows if row.vector is not None])
     block = bytearray(vectors_offset + vectors * vector_bytes)
     _put(
         block,
@@ -70,7 +70,7 @@ def _packer(name: str) -> tuple[struct.Struct, tuple[str, ...]]:
 
 def _put(block: bytearray, name: str, offset: int, **values: int) -> None:
     packer, names = _packer(name)
-    packer.pack_into(block, offset, *(values.get(field, 0) for field in names))
+    packer.pack_into(block, offset, *[values.get(field, 0) for field in names])
 
 
 def _fill_ops(block: bytearray, offset: int, kv_ops: Sequence[KvOp]) -> None:
