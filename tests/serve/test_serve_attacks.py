@@ -10,6 +10,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,16 @@ def test_a_full_server_says_so(locked: Served) -> None:
             assert until_closed(other).startswith(b"HTTP/1.1 200 ")
 
 
+def test_the_rest_of_a_large_body_that_does_not_come_is_a_timeout(locked: Served) -> None:
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+        b"authorization: Bearer " + KEY.encode() + b"\r\ncontent-length: 100000\r\n\r\n"
+    )
+    with connected(locked.port) as client:
+        client.sendall(head + b" " * 70_000)
+        assert client.recv(12) == b"HTTP/1.1 408"
+
+
 @contextmanager
 def attacked(folder: Path, *arguments: str, files: int = 1024) -> Iterator[tuple[Any, int, Path]]:
     """`lora serve` with so many descriptors: (the process, its port, its log)."""
@@ -289,11 +300,15 @@ def test_a_large_body_has_its_place_until_it_is_tokens(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, held = server.service.large_bodies, []
-    encode = server.engine.tokenizer.encode
+    encode, encoding = server.engine.tokenizer.encode, threading.Lock()
 
     def watched(text: str, special: bool = True) -> list[int]:
         held.append((gate.running, gate.waiting))
-        return encode(text, special)
+        assert encoding.acquire(blocking=False)  # one at a time
+        try:
+            return encode(text, special)
+        finally:
+            encoding.release()
 
     monkeypatch.setattr(server.engine.tokenizer, "encode", watched)
     with ThreadPoolExecutor(9) as pool:

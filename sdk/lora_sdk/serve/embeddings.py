@@ -78,8 +78,9 @@ async def answer(service: Service, caller: Caller, body: EmbeddingBody) -> Respo
 def _check(service: Service, body: EmbeddingBody) -> None:
     if service.backend.embed is None:
         raise ApiError(
-            400, "the server makes no embeddings; start it with --embeddings", param="model"
-        )
+            400, "the server makes no embeddings; start it with --embeddings, without --ray",
+            param="model",
+        )  # fmt: skip
     width = service.engine.config.embed_dim
     if body.dimensions not in (None, width):
         raise ApiError(
