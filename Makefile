@@ -68,8 +68,8 @@ clients: $(VENV)/.installed-clients
 real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
 
-# Agents and Anthropic's client, in an environment of their own: pip takes minutes to find a set of
-# these beside `clients`, and two without.
+# Agents and Anthropic's client, in an environment of their own: pip finds no set of these beside
+# `clients` in minutes. Python 3.11 or newer.
 agents: $(VENV)-agents/.installed
 	$(VENV)-agents/bin/python -m pytest -q -n 0 -m agents --require-clients tests/clients
 
@@ -113,12 +113,16 @@ wheel:
 	  --find-links build/wheels lora-fpga
 	cd build/wheel-env && env -i PATH=/nowhere bin/lora-run --boards 2 -n 8 -p "def main(" && ls ../wheels/lora_fpga-*
 
-# The versions and hashes of what tests, lint and builds use. uv reads hashes from the index.
+# The versions and hashes of what tests, lint and builds use, and versions for `agents`, whose set pip
+# is slow to find. uv reads hashes from the index.
 EXTRAS := test lint chat dse serve traces plot release
 requirements: $(VENV)/.installed-release
 	$(BIN)/uv pip compile -q --universal --python-version 3.10 --generate-hashes --upgrade \
 	  --no-annotate --no-emit-index-url --custom-compile-command "make requirements" \
 	  $(EXTRAS:%=--extra %) pyproject.toml requirements/build.in -o requirements/development.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --upgrade \
+	  --no-annotate --no-emit-index-url --custom-compile-command "make requirements" \
+	  --extra test --extra agents pyproject.toml -o requirements/agents.txt
 
 sbom: $(VENV)/.installed-release
 	mkdir -p build
@@ -172,9 +176,10 @@ $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet 'lora-fpga[clients]'
 	touch $@
 
-$(VENV)-agents/.installed: $(SOURCES)
+$(VENV)-agents/.installed: $(SOURCES) requirements/agents.txt
 	$(PYTHON) -m venv $(VENV)-agents
-	$(VENV)-agents/bin/python -m pip install --quiet '.[test,agents]'
+	$(VENV)-agents/bin/python -m pip install --quiet --no-deps -r requirements/agents.txt
+	$(VENV)-agents/bin/python -m pip install --quiet --no-deps .
 	touch $@
 
 # With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.

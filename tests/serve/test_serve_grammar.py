@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import socket
@@ -13,11 +14,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from llguidance import LLMatcher
 from openai import BadRequestError
 
 from lora_sdk import Engine
 from lora_sdk.opening.speculation_options import SpeculationOptions
+from lora_sdk.serve import constraint as constraint_module
 from lora_sdk.step.tree_shape import TreeShape
+from tests.serve.test_serve_attacks import memory
 from tests.served import Served, eventually, served
 
 SCHEMA = {
@@ -287,3 +291,33 @@ def test_long_chains_of_rules_do_not_overflow_a_stack(server: Served) -> None:
         "/v1/completions", {"prompt": "a", "max_tokens": 5, "guided_json": REFERENCES}
     )
     assert got.status == 200 and got.body["choices"][0]["text"]
+
+
+def test_compiled_grammars_are_kept_up_to_a_size(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were used last."""
+    compiler = constraint_module.Compiler(server.engine)
+    sizes = iter([0, 1000, 0, 30 << 20, 0, 30 << 20, 0, 1000, 0, 80 << 20])
+    monkeypatch.setattr(constraint_module, "in_use", lambda: next(sizes))
+    grammars = [LLMatcher.grammar_from_regex(letter) for letter in "abcde"]
+    for grammar in (*grammars[:3], grammars[0], grammars[3]):
+        compiler.compiled(grammar, 1)
+    assert list(compiler._known) == [grammars[i] for i in (1, 2, 0, 3)]
+    compiler.compiled(grammars[4], 1)  # which is too large by itself
+    assert not compiler._known
+    monkeypatch.setattr(constraint_module, "in_use", lambda: None)
+    for number in range(40):
+        compiler.compiled(LLMatcher.grammar_from_regex(str(number)), 1)
+    assert 4 <= len(compiler._known) <= 16
+
+
+@pytest.mark.slow
+def test_what_a_grammar_takes_is_counted_and_given_back(server: Served) -> None:
+    compiler = constraint_module.Compiler(server.engine)
+    compiler.compiled(LLMatcher.grammar_from_regex("a"), 1)
+    large = LLMatcher.grammar_from_lark("start: /a{9999}/~99")
+    before = memory(os.getpid(), "VmRSS")
+    compiler.compiled(large, 1)
+    assert compiler._known[large][1] > 4 << 20
+    assert memory(os.getpid(), "VmRSS") - before < 90  # 200 MB at the peak

@@ -209,8 +209,9 @@ def test_thoughts_are_an_item(tools: Served) -> None:
     assert first.tool_calls is not None and [one.id for one in first.tool_calls] == ["c1", "c2"]
 
 
-def test_truncation_drops_the_first_items(server: Served) -> None:
-    items = [{"role": "user", "content": "import os\n" * 40} for _ in range(40)]
+@pytest.mark.parametrize("lines", [40, 240])  # half of the items: fewer and more bytes than fit
+def test_truncation_drops_the_first_items(server: Served, lines: int) -> None:
+    items = [{"role": "user", "content": "import os\n" * lines} for _ in range(40)]
     fields = {**PARAMS, "input": items}
     with pytest.raises(BadRequestError) as caught:
         server.client().responses.create(**fields)

@@ -35,3 +35,14 @@ def test_the_threat_model_names_files_that_are_there() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:sdk|host|csrc|firmware|tests|requirements)/[^`]+)`", page)
     assert len(named) > 30 and [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_threat_model_names_tests_that_are_there() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    known = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)\(", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 15 and named <= known, named - known

@@ -18,6 +18,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "requirements" / "development.txt"
+AGENTS = ROOT / "requirements" / "agents.txt"
 # By docs/security.md.
 LEFT_OUT = {
     "docs",
@@ -57,6 +58,15 @@ def test_every_dependency_is_pinned_within_its_bounds() -> None:
         wanted = Requirement(text)
         versions = found[canonicalize_name(wanted.name)]
         assert all(wanted.specifier.contains(version) for version in versions), (text, versions)
+
+
+def test_the_agents_are_pinned_within_their_bounds() -> None:
+    found = dict(re.findall(r"^([\w.-]+)==([\w.]+)", AGENTS.read_text(), re.MULTILINE))
+    facts = project()
+    extras = facts["optional-dependencies"]
+    for text in (*facts["dependencies"], *extras["test"], *extras["agents"]):
+        wanted = Requirement(text)
+        assert wanted.specifier.contains(found[canonicalize_name(wanted.name)]), text
 
 
 def test_the_command_pins_the_same_extras() -> None:

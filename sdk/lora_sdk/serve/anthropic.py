@@ -25,7 +25,7 @@ async def count(service: Service, body: CountBody) -> dict[str, Any]:
     service.adapter_of(body.model)
     chat = body.as_chat()
     tools = chat.tools if chat.offers_tools else []
-    prompt = await service.prepared(lambda: chat_prompt(service, chat.messages, chat, tools))
+    prompt = await service.prepared(lambda: chat_prompt(service, chat.messages, chat, tools, True))
     return {"input_tokens": len(prompt.tokens)}
 
 

@@ -207,7 +207,8 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
         max_tokens=body.max_tokens if limit is None else limit,
     )
     tools = body.tools if body.offers_tools else []
-    prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools))
+    cut = body.truncate_prompt_tokens is not None
+    prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools, cut))
     wanted = body.wanted if limit is None else ("max_completion_tokens", limit)
     tokens = service.truncated(prompt.tokens, body.truncate_prompt_tokens, wanted[1])
     service.check_length(len(tokens), wanted, "messages")

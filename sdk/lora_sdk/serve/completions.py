@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,14 +12,13 @@ from pydantic import Field
 from lora_host.errors import LoraError
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
-from lora_sdk.serve.backend import ServedEngine
 from lora_sdk.serve.body import items
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
 from lora_sdk.serve.json_text import MAX_VALUES
 from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames, echo_offsets
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
-from lora_sdk.serve.service import Caller, Service
+from lora_sdk.serve.service import TOO_LONG, Caller, Service
 from lora_sdk.step.results import Delta, Output, Result
 from lora_sdk.text.fim import Fim
 from lora_sdk.text.streaming import Detokenizer, TextPlaces
@@ -161,57 +160,64 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         prompt_logprobs=body.logprobs if body.echo else body.prompt_logprobs,
     )
 
-    def encoded_prompts() -> list[list[int]]:
-        if fim is not None:
-            return _around(engine, fim, body)
-        return [_tokens(engine, one, body.add_special_tokens) for one in prompts]
-
     try:
-        encoded = await service.prepared(encoded_prompts)
+        encoded = await service.prepared(lambda: list(_encoded(service, body, fim)))
     except LoraError as error:
         raise from_engine(error, "prompt") from None
-    new, keep = body.wanted[1], body.truncate_prompt_tokens
-    whole, encoded = encoded, [service.truncated(one, keep, new) for one in encoded]
-    for one in encoded:
-        service.check_length(len(one), body.wanted)
-    shown = [
-        prompt if len(one) == len(all_of_it) else one
-        for prompt, one, all_of_it in zip(prompts, encoded, whole, strict=True)
-    ]
+    shown = [one if cut else prompt for prompt, (one, cut) in zip(prompts, encoded, strict=True)]
+    tokens = [one for one, _ in encoded]
     echoes = await service.prepared(
-        lambda: [_echo(engine.tokenizer, body, *one) for one in zip(shown, encoded, strict=True)]
+        lambda: [_echo(engine.tokenizer, body, *one) for one in zip(shown, tokens, strict=True)]
     )
     return _Prepared(
         body,
         Heading("cmpl", "text_completion", body.model or service.settings.name),
-        [Job(one, params) for one in encoded],
+        [Job(one, params) for one in tokens],
         echoes,
         TokenNames(engine.tokenizer, body.return_tokens_as_token_ids),
         engine.tokenizer,
     )
 
 
-def _tokens(engine: ServedEngine, prompt: str | list[int], special: bool) -> list[int]:
+def _encoded(
+    service: Service, body: CompletionBody, fim: Fim | None
+) -> Iterator[tuple[list[int], bool]]:
+    """The tokens of each prompt, and whether some were cut off. The first that does not fit the
+    context ends it."""
+    keep = body.truncate_prompt_tokens
+    whole = (
+        (_tokens(service, one, body.add_special_tokens, keep is not None) for one in body.prompts)
+        if fim is None
+        else _around(service, fim, body)
+    )
+    for tokens in whole:
+        kept = service.truncated(tokens, keep, body.wanted[1])
+        service.check_length(len(kept), body.wanted)
+        yield kept, len(kept) < len(tokens)
+
+
+def _tokens(
+    service: Service, prompt: str | list[int], special: bool, counted: bool = False
+) -> list[int]:
     if isinstance(prompt, str):
-        return engine.tokenizer.encode(prompt, special=special)
-    return check_token_ids(prompt, engine.config.vocabulary)
+        return service.tokens(prompt, special, counted=counted)
+    return check_token_ids(prompt, service.engine.config.vocabulary)
 
 
-def _around(engine: ServedEngine, fim: Fim, body: CompletionBody) -> list[list[int]]:
+def _around(service: Service, fim: Fim, body: CompletionBody) -> Iterator[list[int]]:
     """Prompts for what is between them and the suffix, which is encoded once."""
-    tokenizer = engine.tokenizer
-    suffix = tokenizer.encode(body.suffix or "", special=False)
+    engine = service.engine
+    suffix = service.tokens(body.suffix or "", special=False, field="suffix")
     if len(suffix) > engine.context:
         raise ApiError(
             400, f"This model's maximum context length is {engine.context} tokens. However, your "
             f"suffix resulted in {len(suffix)} tokens; shorten it", param="suffix",
-            code="context_length_exceeded",
+            code=TOO_LONG,
         )  # fmt: skip
-    begin = tokenizer.begins_with if body.add_special_tokens else ()
-    return [
-        [*(begin if isinstance(one, str) else ()), *fim.around(_tokens(engine, one, False), suffix)]
-        for one in body.prompts
-    ]
+    begin = engine.tokenizer.begins_with if body.add_special_tokens else ()
+    for one in body.prompts:
+        prefix = _tokens(service, one, False)
+        yield [*(begin if isinstance(one, str) else ()), *fim.around(prefix, suffix)]
 
 
 def _echo(

@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
 from lora_host.errors import one_line
+from lora_sdk.serve.allocator import give_back, in_use
 from lora_sdk.serve.errors import ApiError, GrammarError
 from lora_sdk.text.ends import end_tokens
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.text.tokenizer import Tokenizer
+
+T = TypeVar("T")
 
 LIMITS = LLParserLimits(
     max_items_in_row=1000,
@@ -36,7 +39,9 @@ LIMITS = LLParserLimits(
 )
 # A chain of rules is compiled by recursion; 1000 of them overflow a stack of the usual 8 MiB.
 _STACK = 256 << 20
-_CACHED = 32
+_CACHED = 16  # grammars
+_CACHED_BYTES = 64 << 20
+_LEAST_BYTES, _UNKNOWN_BYTES = 1 << 18, 8 << 20  # of one; where nobody counts them
 _NO_TOKEN = "NoExtensionBias"  # llguidance's name for a mask without a token
 _FAR = 16  # tokens; beyond what speculation takes back
 
@@ -56,47 +61,61 @@ class Compiler:
     def __init__(self, engine: Model) -> None:
         self._engine = engine
         self._tokenizer: LLTokenizer | None = None
-        self._known: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._known: OrderedDict[str, tuple[LLMatcher, int]] = OrderedDict()  # and its bytes
         self._turn = asyncio.Lock()
 
     async def constraint(self, field: str, grammar: str, sequences: int) -> Constraint:
         """`allowed_tokens` of a request of so many sequences. ApiError 400 names the field."""
         async with self._turn:
-            matcher = self._known.get(grammar)
-            if matcher is None:
-                matcher = await asyncio.wrap_future(_in_deep_thread(self._compile, grammar))
+            found = self._known.get(grammar)
+            if found is None:
+                found = await asyncio.wrap_future(_in_deep_thread(self._compiled, grammar))
+            matcher = found[0]
             if matcher.is_error():
                 why = _why(matcher, "it allows no text")
                 raise ApiError(400, f"{field}: {why:.300}", param=field)
-            self._keep(grammar, matcher)
+            self._keep(grammar, found)
         return Constraint(matcher, sequences, grammar, field)
 
     def compiled(self, grammar: str, sequences: int) -> Constraint:
         """The same without an event loop, of a grammar that was taken before. Of one thread."""
-        matcher = self._known.get(grammar)
-        if matcher is None:
-            matcher = _in_deep_thread(self._compile, grammar).result()
-        self._keep(grammar, matcher)
-        return Constraint(matcher, sequences, grammar)
+        found = self._known.get(grammar)
+        if found is None:
+            found = _in_deep_thread(self._compiled, grammar).result()
+        self._keep(grammar, found)
+        return Constraint(found[0], sequences, grammar)
 
-    def _keep(self, grammar: str, matcher: LLMatcher) -> None:
-        self._known[grammar] = matcher
+    def _keep(self, grammar: str, found: tuple[LLMatcher, int]) -> None:
+        """As the last one that was used; the first ones go where they are too many or too large."""
+        self._known[grammar] = found
         self._known.move_to_end(grammar)
-        if len(self._known) > _CACHED:
+        while (
+            len(self._known) > _CACHED
+            or sum(size for _, size in self._known.values()) > _CACHED_BYTES
+        ):
             self._known.popitem(last=False)
 
-    def _compile(self, grammar: str) -> LLMatcher:
+    def _compiled(self, grammar: str) -> tuple[LLMatcher, int]:
+        """And the bytes that it takes, with those that others took meanwhile."""
         if self._tokenizer is None:
-            config, tokenizer = self._engine.config, self._engine.tokenizer
-            ends = end_tokens(config.eos, tokenizer, config.vocabulary)
-            if not ends:
-                raise ApiError(400, "the model has no end-of-text token, which grammars need")
-            text = tokenizer.definition().decode("utf-8")
-            self._tokenizer = LLTokenizer(text, config.vocabulary, list(ends))
+            self._tokenizer = self._read_tokenizer()
+        before = in_use()
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
         if not matcher.is_error():
             matcher.compute_logit_bias()  # an error where no token may be the first one
-        return matcher
+        after = in_use()
+        give_back()  # compiling takes ten times what is left
+        if before is None or after is None:
+            return matcher, _UNKNOWN_BYTES
+        return matcher, max(_LEAST_BYTES, after - before)
+
+    def _read_tokenizer(self) -> LLTokenizer:
+        config, tokenizer = self._engine.config, self._engine.tokenizer
+        ends = end_tokens(config.eos, tokenizer, config.vocabulary)
+        if not ends:
+            raise ApiError(400, "the model has no end-of-text token, which grammars need")
+        text = tokenizer.definition().decode("utf-8")
+        return LLTokenizer(text, config.vocabulary, list(ends))
 
 
 class Constraint:
@@ -158,15 +177,15 @@ def _common(one: Sequence[int], other: Sequence[int]) -> int:
     return next(i for i in range(length) if one[i] != other[i])
 
 
-def _in_deep_thread(work: object, *arguments: object) -> Future[LLMatcher]:
-    """`work(*arguments)` in a thread of its own with a large stack."""
-    future: Future[LLMatcher] = Future()
+def _in_deep_thread(work: Callable[[str], T], grammar: str) -> Future[T]:
+    """`work(grammar)` in a thread of its own with a large stack."""
+    future: Future[T] = Future()
 
     def run() -> None:
         if not future.set_running_or_notify_cancel():
             return  # the client is gone; from here on it can no longer be cancelled
         try:
-            future.set_result(work(*arguments))  # type: ignore[operator]
+            future.set_result(work(grammar))
         except BaseException as error:
             future.set_exception(error)
 

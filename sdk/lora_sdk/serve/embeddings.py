@@ -78,8 +78,9 @@ async def answer(service: Service, caller: Caller, body: EmbeddingBody) -> Respo
 def _check(service: Service, body: EmbeddingBody) -> None:
     if service.backend.embed is None:
         raise ApiError(
-            400, "the server makes no embeddings; start it with --embeddings", param="model"
-        )
+            400, "the server makes no embeddings; start it with --embeddings, without --ray",
+            param="model",
+        )  # fmt: skip
     width = service.engine.config.embed_dim
     if body.dimensions not in (None, width):
         raise ApiError(
@@ -94,23 +95,22 @@ def _check(service: Service, body: EmbeddingBody) -> None:
 
 
 async def _tokens(service: Service, body: EmbeddingBody) -> list[list[int]]:
-    engine = service.engine
+    engine, keep = service.engine, body.truncate_prompt_tokens
+    keep = engine.context if keep == -1 else keep
 
     def tokens(text: str | list[int]) -> list[int]:
         if isinstance(text, str):
-            return engine.tokenizer.encode(text, special=body.add_special_tokens)
-        return check_token_ids(text, engine.config.vocabulary)
+            found = service.tokens(text, body.add_special_tokens, "input", keep is not None)
+        else:
+            found = check_token_ids(text, engine.config.vocabulary)
+        found = service.truncated(found, keep, None)
+        service.check_length(len(found), ("max_tokens", None), "input")
+        return found
 
     try:
-        encoded = await service.prepared(lambda: [tokens(one) for one in body.inputs])
+        return await service.prepared(lambda: [tokens(one) for one in body.inputs])
     except LoraError as error:
         raise from_engine(error, "input") from None
-    keep = body.truncate_prompt_tokens
-    keep = engine.context if keep == -1 else keep
-    found = [service.truncated(one, keep, None) for one in encoded]
-    for one in found:
-        service.check_length(len(one), ("max_tokens", None), "input")
-    return found
 
 
 async def _vectors(

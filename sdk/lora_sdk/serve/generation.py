@@ -10,6 +10,7 @@ from typing import Any
 
 from lora_host.errors import LoraError
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.serve.allocator import give_back
 from lora_sdk.serve.answers import Usage
 from lora_sdk.serve.gate import Ticket
 from lora_sdk.serve.service import Caller, Service
@@ -34,7 +35,7 @@ async def run_all(service: Service, caller: Caller, jobs: Sequence[Job]) -> list
     try:
         results = await asyncio.gather(*tasks)
     finally:
-        await _end(tasks, tickets)
+        await _end(tasks, tickets, jobs)
     caller.counts["completion_tokens"] = sum(r.completion_tokens for r in results)
     return results
 
@@ -62,7 +63,7 @@ async def stream_all(
             yield index, delta
     finally:
         caller.counts["completion_tokens"] = tokens
-        await _end(tasks, tickets)
+        await _end(tasks, tickets, jobs)
 
 
 def _enter(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Ticket]:
@@ -81,12 +82,16 @@ def _salted(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Job]:
     ]
 
 
-async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) -> None:
+async def _end(
+    tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket], jobs: Sequence[Job]
+) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for ticket in tickets:
         ticket.release()
+    if any(job.params.allowed_tokens is not None for job in jobs):  # a mask may take 100 MB
+        asyncio.get_running_loop().run_in_executor(None, give_back)
 
 
 async def _run(service: Service, caller: Caller, job: Job, ticket: Ticket) -> Result:

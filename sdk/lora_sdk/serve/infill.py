@@ -14,7 +14,7 @@ from lora_sdk.serve.body import Fields, StreamedFields, at_most, items
 from lora_sdk.serve.completions import CompletionBody
 from lora_sdk.serve.errors import ApiError, from_engine, renamed
 from lora_sdk.serve.sampling_fields import StreamOptions, Text, Texts
-from lora_sdk.serve.service import Caller, Service
+from lora_sdk.serve.service import TOO_LONG, Caller, Service
 from lora_sdk.text.fim import Fim
 from lora_sdk.text.tokenizer import Tokenizer
 
@@ -153,7 +153,7 @@ async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
         if room < 1:
             raise ApiError(
                 400, f"n_predict is {body.n_predict}; the context has {context} positions",
-                param="n_predict", code="context_length_exceeded",
+                param="n_predict", code=TOO_LONG,
             )  # fmt: skip
         text = (body.input_prefix + body.prompt)[-room * _LONGEST :]
         prefix = tokenizer.encode(text, special=False)

@@ -118,11 +118,15 @@ class ChatPrompt:
 
 
 def chat_prompt(
-    service: Service, messages: list[ChatMessage], fields: TemplateFields, tools: list[Tool]
+    service: Service,
+    messages: list[ChatMessage],
+    fields: TemplateFields,
+    tools: list[Tool],
+    counted: bool = False,
 ) -> ChatPrompt:
     """The prompt that the model's template makes of the messages; with `add_special_tokens` the
     tokenizer adds its own, too, which most templates write themselves. ApiError 400 where the model
-    has no template or it refuses them."""
+    has no template or it refuses them, and as for `Service.tokens`."""
     tokenizer = service.engine.tokenizer
     try:
         text = render(
@@ -134,6 +138,7 @@ def chat_prompt(
             fields.variables,
             fields.continue_final_message,
         )
-        return ChatPrompt(text, tokenizer.encode(text, special=bool(fields.add_special_tokens)))
+        special = bool(fields.add_special_tokens)
+        return ChatPrompt(text, service.tokens(text, special, "messages", counted))
     except LoraError as error:
         raise from_engine(error, "messages") from None

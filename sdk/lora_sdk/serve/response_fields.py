@@ -12,7 +12,7 @@ from lora_sdk.serve.chat import ChatBody
 from lora_sdk.serve.errors import ApiError, renamed
 from lora_sdk.serve.messages import chat_prompt
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS
-from lora_sdk.serve.service import Service
+from lora_sdk.serve.service import TOO_LONG, Service
 from lora_sdk.serve.tool_fields import ToolName
 
 NAMES = {
@@ -239,7 +239,12 @@ class ResponseBody(StreamedFields):
 
 async def _fits(service: Service, body: ChatBody) -> bool:
     tools = body.tools if body.offers_tools else []
-    prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools))
+    try:
+        prompt = await service.prepared(lambda: chat_prompt(service, body.messages, body, tools))
+    except ApiError as error:
+        if error.code != TOO_LONG:
+            raise
+        return False
     return len(prompt.tokens) + (body.max_tokens or 1) <= service.engine.context
 
 

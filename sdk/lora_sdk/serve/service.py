@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_host.naming import install
 from lora_sdk.opening.weight_notices import WeightNotices
+from lora_sdk.serve.allocator import give_back
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -38,7 +38,11 @@ _log = logging.getLogger("lora.serve")
 T = TypeVar("T")
 
 _LARGE_BODIES = 6  # held at once
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+_COUNTED = 1 << 18  # bytes of a text whose tokens are counted or cut, also beyond the context
+_CONTEXT = "This model's maximum context length is {} tokens. However,"
+"""OpenAI's words, by which libraries know the error."""
+TOO_LONG = "context_length_exceeded"
+"""The code of the error."""
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
 
@@ -165,8 +169,7 @@ class Service:
             try:
                 return work()
             finally:
-                if _TRIM is not None:
-                    _TRIM(0)
+                give_back()
 
         return await asyncio.get_running_loop().run_in_executor(self._aside, trimmed)
 
@@ -256,6 +259,26 @@ class Service:
         ]
         return listed
 
+    def tokens(
+        self, text: str, special: bool, field: str = "prompt", counted: bool = False
+    ) -> list[int]:
+        """The tokens of a request's text; its `field`. ApiError 400, before any is made, where it
+        has more bytes than so many tokens as the context has can stand for. `counted`: tokens
+        beyond the context are wanted, too, of a text that is not much longer."""
+        engine = self.engine
+        if len(text) > engine.context:
+            self._check_bytes(len(text.encode("utf-8", "surrogatepass")), field, counted)
+        return engine.tokenizer.encode(text, special=special)
+
+    def _check_bytes(self, size: int, field: str, counted: bool) -> None:
+        context, longest = self.engine.context, self.engine.tokenizer.longest
+        if longest is None or size <= max(context * longest, _COUNTED if counted else 0):
+            return
+        raise ApiError(
+            400, f"{_CONTEXT.format(context)} your {field} has {size} bytes, which are over "
+            f"{(size - 1) // longest} tokens; shorten it", param=field, code=TOO_LONG,
+        )  # fmt: skip
+
     def check_length(
         self, tokens: int, wanted: tuple[str, int | None], prompt: str = "prompt"
     ) -> None:
@@ -275,9 +298,8 @@ class Service:
             )
         else:
             return
-        # Libraries know this error by OpenAI's words.
-        message = f"This model's maximum context length is {context} tokens. However, {message}"
-        raise ApiError(400, message, param=field, code="context_length_exceeded")
+        message = f"{_CONTEXT.format(context)} {message}"
+        raise ApiError(400, message, param=field, code=TOO_LONG)
 
     def truncated(self, tokens: list[int], keep: int | None, new: int | None) -> list[int]:
         """The last `keep` tokens of a prompt, all if None; -1: as many as the context leaves beside

@@ -40,10 +40,9 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
 
     def encode() -> list[int]:
         if body.prompt is not None:
-            return engine.tokenizer.encode(
-                body.prompt, special=body.add_special_tokens is not False
-            )
-        return chat_prompt(service, body.messages or [], body, body.tools).tokens
+            special = body.add_special_tokens is not False
+            return service.tokens(body.prompt, special, counted=True)
+        return chat_prompt(service, body.messages or [], body, body.tools, counted=True).tokens
 
     try:
         tokens = await service.prepared(encode)

@@ -12,6 +12,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.text.decoder_stages import byte_level_bytes, fallback_byte
 from lora_sdk.text.decoding import Decoding, decoders_of, stages_of
 from lora_sdk.text.panics import without_panic_reports
+from lora_sdk.text.token_length import longest_token
 from lora_sdk.text.tokenizer_files import TokenizerFiles, one_line, tokenizer_files
 
 _LONG = 1 << 12  # characters, a few milliseconds
@@ -124,6 +125,11 @@ class Tokenizer:
         """The id of the token that is written so; None: there is none."""
         found: int | None = self._backend.token_to_id(text)
         return found
+
+    @cached_property
+    def longest(self) -> int | None:
+        """The most bytes that texts have for each of their tokens; None: no bound is known."""
+        return longest_token(self._backend)
 
     @cached_property
     def added(self) -> dict[str, int]:
