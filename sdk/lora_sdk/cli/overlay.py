@@ -42,6 +42,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
     stale = 0
     for name in names or overlay_names():
         chosen = load_overlay(name)
+        show(f"manifest: {chosen.path}")
         for path, content in artefacts(chosen, out or chosen.path.parent):
             if _holds(path, content):
                 show(f"{path}: current")
