@@ -75,8 +75,7 @@ static bool welcome(struct boardd_session *session, const struct wire_hello *hel
                            "the daemon has no board %.60s; see 'lora boardd status'", hello->board);
     if (!status) status = boardd_hold(boardd, board, who, &failure);
     if (!status) session->board = board;
-    if (!status && (status = open_board(session, &failure)))
-        blame_daemon(board, status, &failure);
+    if (!status && (status = open_board(session, &failure))) blame_daemon(board, status, &failure);
     if (!status) return !boardd_answer(&session->channel, &request, &welcome, sizeof welcome);
     failure.code = (uint32_t)status;
     boardd_refuse(&session->channel, &request, &failure);
