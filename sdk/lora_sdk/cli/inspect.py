@@ -66,6 +66,8 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
 
 def kind_of(file: Path) -> tuple[Inspect, Table]:
     """The functions for a file, by its first bytes. OverlayError for an unknown format."""
+    if (file / "manifest.yaml").is_file() and not (file / "config.json").is_file():
+        raise _is_an_overlay(file)
     if file.is_dir():
         return inspect_folder, folder_table
     try:
@@ -81,3 +83,11 @@ def kind_of(file: Path) -> tuple[Inspect, Table]:
         f"{file}: begins with {start[:8]!r}, a container's first bytes expected; name an xclbin, "
         "a vrtbin or a GGUF file"
     )
+
+
+def _is_an_overlay(folder: Path) -> OverlayError:
+    container = load_overlay(folder).container
+    todo = "has no container; 'lora overlay build' writes one"
+    if container is not None:
+        todo = f"its container is {container}; name that, with --overlay {folder} to compare them"
+    return OverlayError(f"{folder}: is an overlay, no model; {todo}", usage=True)

@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 
 from lora_host.alveo_container import EMULATION_MARK, emulation_container
+from lora_host.board_types import MOST_OF_AN_EMULATION
 from lora_host.errors import RequestError
 from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
 from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
 from lora_sdk.cli.folding import show
-
-MOST_OF_AN_EMULATION = 1 << 20  # bytes of a container that is generated here
 
 
 @click.group("overlay")
