@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import abi, native
+from .board_types import opened_type
 from .callbacks import TokenCallback
 from .cluster_file import Cable, ClusterFile
 from .device_uri import check_cards, is_emulated, is_remote, is_simulated
@@ -126,6 +129,11 @@ class Cluster:
                 handle.close()
             lock.close()
             raise
+
+    @cached_property
+    def board_type(self) -> str:
+        """What the boards are: "emulated", "simulated" or "real"; see `opened_type`."""
+        return opened_type(self.entries[0].uri, self.overlay)
 
     @property
     def closed(self) -> bool:
@@ -450,7 +458,7 @@ class Cluster:
     def _info(self, board: int) -> BoardInfo:
         record = self._ffi.new("struct lora_board_info *")
         self._handle.call("info", board, record)
-        return board_info(record)
+        return replace(board_info(record), address=self.entries[board].uri)  # as it was named
 
     def _check_serials(self, selection: Selection) -> None:
         for board, (entry, info) in enumerate(zip(selection.boards, self.infos, strict=True)):

@@ -159,6 +159,10 @@ def _check_local(uri: str) -> tuple[str, str]:
     known = [*board_uris(EMULATED_SCHEME), *board_uris(SIMULATED_SCHEME)]
     if uri in known:
         return scheme, rest
+    if "," in uri:
+        raise RequestError(
+            f"device {uri!r}: one board expected, commas found; repeat --device for each board"
+        )
     known += ["xrt:0", "xrt:0000:3b:00.1", "slash:0000:21:00.0"]
     raise RequestError(f"device {uri!r}: not a device URI; {did_you_mean(uri, known)}")
 

@@ -19,6 +19,7 @@ from lora_host.boardd.status import ROLE_STATUS, daemon_status, greeting
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError, RequestError, TransportError
 from lora_host.overlay import load_overlay
+from lora_host.vrtd_mock.process import MockServer
 from tests.daemons import DaemonProcess, ThreadedDaemon
 from tests.processes import environment
 from tests.transports import SHORT, SPEED
@@ -211,3 +212,21 @@ def test_a_daemon_in_the_way_is_named(daemon: ThreadedDaemon, tmp_path: Path) ->
     with pytest.raises(LoraError, match="no socket, and in the way"):
         Daemon(Settings(("emu:u280",), socket=tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_real_board_must_answer_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the daemon's host lacks later is told as the daemon's."""
+    monkeypatch.setenv("LORA_VRTD_SOCKET", "/nowhere/vrtd.sock")
+    board = "slash:0000:21:00.0"
+    with pytest.raises(TransportError, match=f"--board {board} does not answer here: .*nowhere"):
+        ThreadedDaemon([board])
+    with MockServer(1) as server:
+        monkeypatch.setenv("LORA_VRTD_SOCKET", str(server.socket))
+        with ThreadedDaemon(server.uris) as daemon:
+            overlay = load_overlay("lora_f_v80")
+            Cluster.open(1, devices=daemon.uris, overlay=overlay).close()
+            server.kill()
+            with pytest.raises(TransportError) as caught:
+                Cluster.open(1, devices=daemon.uris, overlay=overlay)
+            said = str(caught.value)
+            assert f"{server.uris[0]}: the daemon cannot open it on its host: " in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from lora_host import abi
+from lora_host.board_types import opened_type
 from lora_host.cluster import Cluster
 from lora_host.cluster_file import BoardEntry, load_cluster
 from lora_host.errors import RequestError
+from lora_host.lab.link_words import status_words
 from lora_host.overlay import load_overlay
+from lora_host.records import LinkFound
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
@@ -78,8 +82,69 @@ def test_links_of_emulated_boards() -> None:
     found = run("links", "--boards", "4", "--test")
     assert found.exit_code == 0, found.output
     assert found.stdout.count("4 cables of the map, 4 found, no problem") == 2
+    assert found.stdout.startswith("4 emulated u280 boards: no device or cluster file names")
+    pair = run("links", "--device", "emu:u280", "--device", "emu:u280", "--test").stdout
+    assert pair.startswith("2 emulated boards\n")
+    assert pair.count("1 cable of the map, 1 found, no problem") == 2
+    assert "board 0 port 1: up status 0x11ff (healthy) configuration 0x83 (framing, 32 B" in pair
+    assert "board 0 port 0: down status 0x010f (lanes down: 0-3; no channel)" in pair
     file = yaml.safe_load(run("links", "--boards", "2", "--discover").stdout)
     assert file["cables"] == [{"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 0}]
+
+
+def test_boards_that_are_emulated_elsewhere_are_called_so(
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the mock server, a daemon, XRT's emulation; a card's container has a bitstream."""
+    overlay = load_overlay("lora_f_u280")
+    assert opened_type("unix:/a.sock/emu:u280/0", overlay) == "emulated"
+    assert opened_type("xrt:0", overlay) == "emulated"  # it took a container without a bitstream
+    monkeypatch.setattr("lora_host.board_types.EMULATION_MARK", b"none of these bytes")
+    assert opened_type("xrt:0", overlay) == opened_type("xrt:0", None) == "real"
+    monkeypatch.setenv("XCL_EMULATION_MODE", "sw_emu")
+    assert opened_type("xrt:0", None) == "emulated"
+    monkeypatch.undo()
+    monkeypatch.setenv("LORA_VRTD_SOCKET", str(mock_server.socket))
+    found = run("validate", *devices(mock_server), "--memory")
+    assert found.stdout.endswith("2 emulated boards: sound\n")
+
+
+def test_boards_without_a_cable_are_no_cluster_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a busy computer misses is not written as if there were nothing."""
+    real = Cluster.links_discover
+
+    def missed(cluster: Cluster) -> list[list[LinkFound]]:
+        return [[replace(port, status=0x10F) for port in ports] for ports in real(cluster)]
+
+    monkeypatch.setattr(Cluster, "links_discover", missed)
+    found = run("links", "--device", "emu:u280", "--device", "emu:u280", "--discover")
+    assert found.exit_code == 1 and "no cable found between 2 boards" in found.stderr
+    assert run("links", "--boards", "1", "--discover").exit_code == 0
+
+
+def test_a_board_is_called_as_it_was_named() -> None:
+    assert run("program", "--device", "emu:v80").stdout.startswith("emu:v80: lora_f_v80, ABI ")
+
+
+def test_a_board_alone_has_no_links_to_test() -> None:
+    found = run("validate", "--device", "emu:u280")
+    assert "links: not tested: no cable" in found.stdout
+    assert found.stdout.endswith("1 emulated board: sound\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (abi.LINK_HEALTHY, "healthy"),
+        (0x010F, "lanes down: 0-3; no channel"),
+        (0x0200, "no power at the transceivers of lanes 0-3; lanes down: 0-3; PLL not locked; "
+                 "MMCM not locked; no channel"),
+        (0x1DBF, "lanes down: 2; hard error; soft error"),
+        (0x31FF, "unknown bits 0x2000"),
+    ],
+)  # fmt: skip
+def test_a_status_is_told_in_words(status: int, words: str) -> None:
+    assert status_words(status) == words
 
 
 @pytest.mark.slow
@@ -102,7 +167,7 @@ def test_links_finds_swapped_ports_and_writes_the_real_cabling(
 def test_validate_tells_sound_boards_from_a_silent_link_fault(mock_server: MockServer) -> None:
     sound = run("validate", *devices(mock_server))
     assert sound.exit_code == 0, sound.output
-    assert "66 banks, 66 MiB: right" in sound.stdout and "2 boards: sound" in sound.stdout
+    assert "66 banks, 66 MiB: right" in sound.stdout and "2 emulated boards: sound" in sound.stdout
     mock_server.command(f"fault 0 {abi.FAULT_LINK_GARBLE} 1 0 0")
     bad = run("validate", *devices(mock_server))
     assert (

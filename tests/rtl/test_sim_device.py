@@ -219,7 +219,7 @@ def test_validate_finds_cards_sound() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "router units: 4 steps of a random model of one layer: right" in done.stdout
-    assert done.stdout.endswith("2 boards: sound\n")
+    assert done.stdout.endswith("2 simulated boards: sound\n")
 
 
 @LONG

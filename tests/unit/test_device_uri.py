@@ -103,3 +103,9 @@ def test_a_lock_is_a_file_of_the_lock_folder(
         assert path.parent == tmp_path
         assert path.name.isprintable() and ".." not in path.name and len(path.name) < 128
     assert lock_path("xrt:0000:3b:00.1").name == "lora-fpga-xrt-0000-3b-00.lock"
+
+
+def test_several_boards_in_one_uri_are_told_apart() -> None:
+    """`lora diff` takes commas, other commands do not."""
+    with pytest.raises(RequestError, match="commas found; repeat --device for each board"):
+        check_uri("emu:u280,sim:u280")

@@ -157,3 +157,14 @@ def test_options_that_contradict_are_refused(arguments: tuple[object, ...], mess
 def test_a_board_of_another_kind_is_refused() -> None:
     with pytest.raises(OverlayError, match=r"a v80 found, overlay lora_f_u280 is for a u280"):
         select(None, [U280, "emu:v80"], None, load_overlay("lora_f_u280"))
+
+
+def test_the_example_is_a_cluster_file_and_the_page_shows_it() -> None:
+    path = ROOT / "examples" / "cluster.yaml"
+    file = load_cluster(path)
+    assert file.boards == (
+        BoardEntry("xrt:0000:3b:00.1", 17), BoardEntry("xrt:0000:5e:00.1", None),
+    )  # fmt: skip
+    assert file.cables == (Cable(0, 1, 1, 0), Cable(1, 1, 0, 0))
+    shown = path.read_text().partition("\n")[2]
+    assert f"```\n{shown}```\n" in (ROOT / "docs" / "lab.md").read_text()

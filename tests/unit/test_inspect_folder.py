@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from lora_host.errors import OverlayError
+from lora_host.overlay import load_overlay
 from lora_sdk import demo_model_path
+from lora_sdk.cli.inspect import kind_of
 from tests.commands import LORA, command, one_line_error
 from tests.variants import variant, write_checkpoint
 
@@ -32,3 +37,10 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     one_line_error(command(LORA, "inspect", tmp_path), str(tmp_path), "no weights")
     done = command(LORA, "inspect", demo_model_path(), "--overlay", "lora_f_u280")
     one_line_error(done, "--overlay compares containers only")
+
+
+def test_an_overlay_is_no_model() -> None:
+    overlay = load_overlay("lora_f_u280")
+    with pytest.raises(OverlayError, match="is an overlay, no model; its container is") as caught:
+        kind_of(overlay.path.parent)
+    assert str(overlay.container) in str(caught.value)

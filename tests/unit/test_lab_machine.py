@@ -157,7 +157,7 @@ def test_the_doctor_names_what_each_board_lacks_and_the_cure(folder: Path) -> No
     assert cures["slash:0000:21:00.2: driver"] == "sudo modprobe slash"
     assert cures["vrtd"] == "sudo systemctl enable --now vrtd"
     assert cures["driver xocl"] == "sudo modprobe xocl"
-    assert "XILINX_XRT" in cures["XRT"] and "libxrt1" in cures["runtime library"]
+    assert "libxrt1" in cures["XRT"] and "libxrt1" in cures["runtime library"]
     assert cures["device nodes"] == "sudo modprobe xocl"
     assert (
         "shell_a" in found["same shell on all boards"].found and cures["same shell on all boards"]
@@ -174,9 +174,36 @@ def test_what_is_there_is_not_missed(folder: Path) -> None:
     (folder / "dev/dri").mkdir(parents=True)
     (folder / "dev/dri/renderD128").touch()
     (folder / "locks").mkdir()
+    (folder / "lib").mkdir()
+    (folder / "lib/libxrt_core.so.2").touch()
     machine = Machine(folder, {"XILINX_XRT": str(folder)}, loads=lambda _: True)
     optional = {"pinned memory", "simulated units", "simulated cards"}
     assert {f.state for f in examine(machine) if f.thing not in optional} == {OK}
+
+
+def test_the_doctor_looks_for_the_library_that_the_runtime_loads(folder: Path) -> None:
+    """XRT ends its process where $XILINX_XRT/lib has not got it."""
+    debian = folder / "usr/lib/x86_64-linux-gnu"
+    unset = look(folder)["XRT"]
+    assert unset.state == NOTE and "apt install libxrt1" in unset.cure
+    debian.mkdir(parents=True)
+    (debian / "libxrt_core.so.2").touch()
+    place = "/usr/lib/x86_64-linux-gnu"
+    cure = f"mkdir -p ~/xrt && ln -sfn {place} ~/xrt/lib && export XILINX_XRT=~/xrt"
+    assert look(folder)["XRT"].cure == cure
+    usr = str(folder / "usr")
+    found = look(folder, XILINX_XRT=usr)["XRT"]
+    assert (found.state, found.cure) == (MISSING, cure)
+    assert found.found == f"XILINX_XRT={usr}, which has no lib/libxrt_core.so.2"
+    linked = folder / "xrt"
+    linked.mkdir()
+    (linked / "lib").symlink_to(debian)
+    assert look(folder, XILINX_XRT=str(linked))["XRT"].state == OK
+    emulated = look(folder, XILINX_XRT=str(linked), XCL_EMULATION_MODE="sw_emu")["XRT"]
+    assert emulated.state == MISSING and "libxrt_swemu.so.2" in emulated.found
+    (folder / "opt/xilinx/xrt").mkdir(parents=True)
+    (folder / "opt/xilinx/xrt/setup.sh").touch()
+    assert look(folder)["XRT"].cure == "source /opt/xilinx/xrt/setup.sh"
 
 
 def test_libraries_of_simulated_hardware_are_told(

@@ -21,7 +21,7 @@ from lora_host.vrtbin import check_vrtbin, read_vrtbin
 from lora_host.xclbin import read_xclbin
 from tests.vendor_rig import BIN, ROOT, environment, made, planned
 from tools.vendor_build import aurora_flow, steps
-from tools.vendor_build.__main__ import main
+from tools.vendor_build.__main__ import default_folder, main
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.files import write_files
 
@@ -116,19 +116,58 @@ def test_another_configuration_is_noticed(
             "/bin/false has not what this project needs",
         ),
         (("vrtbin", "BOARD=v80", "KERNEL=control"), 2, "vivado, slashkit: not found in PATH"),
+        (("vrtbin", "BOARD=v80"), 2, "link cores of the V80"),
+        (
+            ("xclbin", "BOARD=u280", "AURORAFLOW=/no/where"),
+            2,
+            "; and AuroraFlow: no folder /no/where; git clone",
+        ),
     ],
 )
 def test_a_build_is_refused(
     arguments: tuple[str, ...], status: int, said: str, tmp_path: Path
 ) -> None:
-    """Without the vendor's tools; all of these before any of them is looked for, but the last
-    two."""
+    """Without the vendor's tools; what cannot work is refused before they are looked for."""
     build = [] if any("BUILD" in one for one in arguments) else [f"BUILD={tmp_path}"]
     done = made(*arguments, *build,
                 record=tmp_path / "record", tools=False)  # fmt: skip
     lines = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert done.returncode == status and len(lines) == 1 and said in lines[0], done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_bare_name_is_an_overlay_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where an older copy is installed."""
+    installed = tmp_path / "overlays"
+    shutil.copytree(ROOT / "overlays" / "lora_f_u280", installed / "lora_f_u280")
+    shutil.copy(ROOT / "overlays" / "manifest.schema.json", installed)
+    manifest = installed / "lora_f_u280" / "manifest.yaml"
+    text = manifest.read_text()
+    assert "clock_hz: 200000000" in text
+    manifest.write_text(text.replace("clock_hz: 200000000", "clock_hz: 100000000"))
+    folder = {"overlays": installed, "boards": ROOT / "boards"}
+    monkeypatch.setattr("lora_host.overlay.data_folder", folder.__getitem__)
+    assert load_overlay("lora_f_u280").clock_hz == 100_000_000
+    wanted = ["files", "--board", "u280", "--kernel", "control", "--out", str(tmp_path / "out")]
+    for named in ([], ["--overlay", "lora_f_u280"]):
+        assert main([*wanted, *named]) == 0
+        assert "kernel_frequency=200" in (tmp_path / "out" / "link.cfg").read_text()
+        used = ROOT / "overlays" / "lora_f_u280" / "manifest.yaml"
+        assert capsys.readouterr().err == f"manifest: {used}\n"
+
+
+def test_each_overlay_has_a_build_folder_of_its_own() -> None:
+    """The default overlay keeps the board's name."""
+    folders = [
+        default_folder(planned(overlay, kernel)).relative_to(ROOT)
+        for overlay, kernel in (
+            ("lora_f_u280", "card"), ("lora_w4a8_u280", "card"), ("lora_f_u280", "control"),
+        )
+    ]  # fmt: skip
+    names = ["u280_card", "lora_w4a8_u280_card", "u280_control"]
+    assert folders == [Path("build/vendor") / name for name in names]
 
 
 def test_a_tool_that_fails_ends_the_build(

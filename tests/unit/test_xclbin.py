@@ -69,6 +69,16 @@ def test_a_stale_file_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "lora_f_u280.xclbin").write_bytes(CONTENT[:-1])
     result = CliRunner().invoke(build, ["lora_f_u280", "--check", "--out", str(tmp_path)])
     assert result.exit_code == 1 and "not current" in result.output
+    assert f"manifest: {OVERLAY.path}" in result.output
+
+
+def test_a_comparison_says_its_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "a.xclbin"
+    path.write_bytes(CONTENT)
+    shown = CliRunner().invoke(inspect, [str(path), "--overlay", "lora_f_u280"])
+    assert f"manifest: {OVERLAY.path}\n" in shown.output and shown.exit_code == 0
+    told = CliRunner().invoke(inspect, [str(path), "--overlay", "lora_q_u280", "--json"])
+    assert json.loads(told.output)["manifest"].endswith("lora_q_u280/manifest.yaml")
 
 
 def test_a_container_with_a_bitstream_is_not_replaced(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lora_host.cluster_file import Cable, load_cluster
+from lora_host.overlay import load_overlay
 from lora_host.xrt_environment import XrtEnvironment
 from tests.foreign import foreign_xclbin
 from tests.xrt_rig import finish, said, start
@@ -47,7 +48,7 @@ def test_memory_of_every_bank_that_the_container_uses(pair: XrtEnvironment, vadd
     code, out, err = lora(pair, "validate", *words, "--memory", "--mib", "3")
     assert code == 0, out + err
     assert "memory: 8 banks, 24.00 MiB, read back by the host: right" in out
-    assert "2 boards: sound" in out
+    assert "2 emulated boards: sound" in out
     code, out, _ = lora(pair, "validate", *words)
     assert code == 0 and "units: not tested: the container has no lora_ctrl" in out
 
@@ -68,9 +69,12 @@ def test_links_of_foreign_cores(pair: XrtEnvironment, cores: str, tmp_path: Path
     words = ("--device", "xrt:0", "--device", "xrt:1", "--container", cores)
     code, out, err = lora(pair, "links", *words, "--test")
     assert code == 0, out + err
-    assert out.count("1 cables of the map, 1 found by reset, no problem") == 2
-    assert "board 0 port 1: up status 0x11ff framing on width 32 B" in out
+    assert out.count("1 cable of the map, 1 found by reset, no problem") == 2
+    assert "board 0 port 1: up status 0x11ff (healthy) framing on width 32 B" in out
     assert "payload: not tested: the container has no lora_ctrl" in out
+    own = ("--container", str(load_overlay("lora_f_u280").container), "--test")
+    code, out, err = lora(pair, "links", *words[:4], *own)
+    assert "with --container lora_ctrl is not opened" in out and code == 0, out + err
     code, out, err = lora(pair, "links", *words, "--discover")
     assert code == 0 and err == "", err
     file = tmp_path / "lab.yaml"

@@ -41,6 +41,18 @@ def test_a_folder_that_is_not_there(noop: XrtEnvironment) -> None:
     assert "XILINX_XRT names '/nowhere'" in out
 
 
+def test_a_folder_without_the_drivers_library(noop: XrtEnvironment, tmp_path: Path) -> None:
+    """XRT would end the process: of Debian's packages /usr/lib has none."""
+    (tmp_path / "lib").mkdir()
+    there = {**noop.variables, "XILINX_XRT": str(tmp_path)}
+    assert f"XILINX_XRT names '{tmp_path}', which has no lib/libxrt_noop.so.2" in said(
+        there, OPEN, "xrt:0"
+    )
+    (tmp_path / "lib" / "libxrt_noop.so.2").touch()
+    card = {**there, "XCL_EMULATION_MODE": ""}
+    assert "which has no lib/libxrt_core.so.2" in said(card, OPEN, "xrt:0")
+
+
 def test_a_library_that_cannot_be_loaded(noop: XrtEnvironment, tmp_path: Path) -> None:
     (tmp_path / "libxrt_coreutil.so.2").write_text("no library")
     out = said({**noop.variables, "LD_LIBRARY_PATH": str(tmp_path)}, OPEN, "xrt:0")

@@ -26,7 +26,7 @@ from lora_host.overlay import load_overlay
 from tools.vendor_build import steps
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.files import write_files
-from tools.vendor_build.kernels import kernel_row
+from tools.vendor_build.kernels import OVERLAYS, ROOT, kernel_row
 from tools.vendor_build.plan import PARTS, Plan, make_plan
 
 CONTAINERS = {"xclbin": "u280", "vrtbin": "v80"}
@@ -64,13 +64,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("target", choices=("files", "package", "region", "check", *CONTAINERS))
     parser.add_argument("--board", required=True, help=" or ".join(PARTS))
     parser.add_argument(
-        "--overlay", default="", help="name, folder or manifest; default: lora_f_BOARD"
+        "--overlay",
+        default="",
+        help="name in this checkout, folder or manifest; default: lora_f_BOARD",
     )
     parser.add_argument(
         "--kernel", default="card", help="a row of vendor/kernels.yaml; default: card"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="build folder, a path without spaces"
+        "--out",
+        type=Path,
+        help="build folder, a path without spaces; default: OVERLAY_KERNEL in "
+        "build/vendor, BOARD_KERNEL for lora_f_BOARD",
     )
     parser.add_argument(
         "--aurora", default="", help="checkout of AuroraFlow, for links of the U280"
@@ -83,14 +88,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(options: argparse.Namespace) -> dict[str, Any]:
     plan = _plan(options)
-    folder = options.out.absolute()
+    folder = options.out.absolute() if options.out else default_folder(plan)
     aurora = Path(options.aurora).absolute() if options.aurora else None
     build = steps.Build(plan, folder, aurora, options.jobs)
+    if options.target not in ("files", "check"):
+        steps.check_possible(build, options.target)
+        steps.check_tools(build, options.target)
+    files = []
+    if options.target != "check":
+        files = write_files(plan, folder, options.platform or DEVELOPMENT_PLATFORM)
+    print(f"manifest: {plan.overlay.path}", file=sys.stderr)
     if options.target == "check":
         return _made(plan, [steps.check(build)])
-    if options.target != "files":
-        steps.check_tools(build, options.target)
-    files = write_files(plan, folder, options.platform or DEVELOPMENT_PLATFORM)
     if options.target == "region":
         return _made(plan, [steps.region_parts(build)])
     if options.target != "files":
@@ -105,7 +114,23 @@ def _build(options: argparse.Namespace) -> dict[str, Any]:
 
 def _made(plan: Plan, files: list[Path]) -> dict[str, Any]:
     named = [str(path) for path in files]
-    return {"overlay": plan.overlay.name, "kernel": plan.row.name, "files": named}
+    return {
+        "overlay": plan.overlay.name, "manifest": str(plan.overlay.path), "kernel": plan.row.name,
+        "files": named,
+    }  # fmt: skip
+
+
+def default_folder(plan: Plan) -> Path:
+    """Where a build goes that names no folder: another one for each overlay and kernel."""
+    overlay, board = plan.overlay.name, plan.overlay.board.name
+    owner = board if overlay == f"lora_f_{board}" else overlay
+    return ROOT / "build" / "vendor" / f"{owner}_{plan.row.name}"
+
+
+def overlay_here(name: str) -> str | Path:
+    """A bare name is an overlay of this checkout, whatever copy of it is installed."""
+    folder = OVERLAYS / name
+    return folder if "/" not in name and (folder / "manifest.yaml").is_file() else name
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -122,7 +147,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             f"BOARD={options.board}",
             usage=True,
         )
-    overlay = load_overlay(options.overlay or f"lora_f_{options.board}")
+    overlay = load_overlay(overlay_here(options.overlay or f"lora_f_{options.board}"))
     if overlay.board.name != options.board:
         raise BuildError(
             f"OVERLAY={overlay.name}: board {overlay.board.name} found, {options.board} "

@@ -88,9 +88,7 @@ def arguments(overlay: Overlay, part: str, build: Path) -> list[str]:
 def check_checkout(checkout: Path) -> None:
     """BuildError with the way out where it is missing, or has not the commit."""
     if not checkout.is_dir():
-        raise BuildError(
-            f"AuroraFlow: no folder {checkout}; {FETCH}, and set AURORAFLOW=DIR", usage=True
-        )
+        raise BuildError(no_folder(checkout), usage=True)
     done = _git(checkout, "rev-parse", "--show-toplevel")
     if done.returncode or Path(done.stdout.strip()) != checkout.resolve():
         said = done.stderr.strip().splitlines()[:1]
@@ -104,6 +102,11 @@ def check_checkout(checkout: Path) -> None:
             f"AuroraFlow: {checkout}: commit {head} found, {COMMIT} expected; git -C "
             f"{checkout} fetch origin {COMMIT}"
         )
+
+
+def no_folder(checkout: Path) -> str:
+    """What is said of a checkout that is not there."""
+    return f"AuroraFlow: no folder {checkout}; {FETCH}, and set AURORAFLOW=DIR"
 
 
 def export(checkout: Path, overlay: Overlay, folder: Path) -> None:

@@ -13,7 +13,9 @@ from lora_host.naming import did_you_mean
 from tools.rtl_hierarchy import used_names
 from tools.vendor_build.errors import BuildError
 
-RTL = Path(__file__).resolve().parents[2] / "overlays" / "rtl"
+ROOT = Path(__file__).resolve().parents[2]
+OVERLAYS = ROOT / "overlays"
+RTL = OVERLAYS / "rtl"
 DECLARED = "vendor/kernels.yaml"
 _FIELDS = {
     "title", "module", "folders", "joins", "parameters", "banks", "id_bits", "links", "floorplan",

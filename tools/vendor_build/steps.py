@@ -13,6 +13,7 @@ from pathlib import Path
 from lora_host import axlf, container_check, vrtbin
 from lora_host.alveo_container import LINK_KERNELS
 from lora_host.errors import OverlayError
+from lora_host.naming import counted
 from lora_host.xclbin import read_xclbin
 from tools.vendor_build import aurora_flow
 from tools.vendor_build.component import check_component
@@ -52,17 +53,25 @@ def tools_for(build: Build, target: str) -> list[str]:
     return ["vivado", *linkers, *more]
 
 
-def check_tools(build: Build, target: str) -> None:
-    """BuildError that names all programs that are missing, before any of them runs for hours."""
-    missing = [name for name in tools_for(build, target) if shutil.which(name) is None]
-    if missing:
-        hints = "; ".join(f"{name}: {FROM[name]}" for name in missing)
-        raise BuildError(f"{', '.join(missing)}: not found in PATH; {hints}", usage=True)
+def check_possible(build: Build, target: str) -> None:
+    """BuildError where no tool could build it."""
     if build.links and target == "vrtbin":
         raise BuildError(
             "link cores of the V80: slashkit's region for kernels has no transceiver ports "
             "(docs/vendor_build.md); KERNEL=control builds without links, `region` makes the cores"
         )
+
+
+def check_tools(build: Build, target: str) -> None:
+    """BuildError that names all programs that are missing, with AuroraFlow's folder where it is,
+    before any of them runs for hours."""
+    missing = [name for name in tools_for(build, target) if shutil.which(name) is None]
+    if missing:
+        hints = "; ".join(f"{name}: {FROM[name]}" for name in missing)
+        absent = ""
+        if build.links and target == "xclbin" and build.aurora and not build.aurora.is_dir():
+            absent = f"; and {aurora_flow.no_folder(build.aurora)}"
+        raise BuildError(f"{', '.join(missing)}: not found in PATH; {hints}{absent}", usage=True)
     if build.links and target == "xclbin":
         if build.aurora is None:
             raise BuildError(
@@ -177,7 +186,9 @@ def _aurora_objects(build: Build) -> list[Path]:
 def _refuse(what: str, differences: list[str]) -> None:
     if differences:
         lines = "".join(f"\n  {line}" for line in differences)
-        raise BuildError(f"{what}: {len(differences)} differences from the manifest:{lines}")
+        raise BuildError(
+            f"{what}: {counted(len(differences), 'difference')} from the manifest:{lines}"
+        )
 
 
 def _clear(*folders: Path) -> None:

@@ -3,6 +3,7 @@
 #include "transport_xrt.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,6 +62,15 @@ static const char *resolve(void *library, const struct symbol *symbols, size_t c
     return NULL;
 }
 
+/* What the runtime loads from lib/ when a device is opened. */
+static const char *driver_library(void) {
+    const char *mode = getenv("XCL_EMULATION_MODE");
+    if (mode && !strcmp(mode, "sw_emu")) return "libxrt_swemu.so.2";
+    if (mode && !strcmp(mode, "hw_emu")) return "libxrt_hwemu.so.2";
+    if (mode && !strcmp(mode, "noop")) return "libxrt_noop.so.2";
+    return "libxrt_core.so.2";
+}
+
 /* Without it XRT 2.13 ends the whole process when a device is opened. */
 static int check_environment(struct lora_failure *failure) {
     const char *folder = getenv("XILINX_XRT");
@@ -74,6 +84,13 @@ static int check_environment(struct lora_failure *failure) {
                          "XRT: XILINX_XRT names '%.100s', which cannot be read; set it to the "
                          "folder whose lib/ holds libxrt_core.so.2",
                          folder);
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/lib/%s", folder, driver_library());
+    if (length >= (int)sizeof path || access(path, R_OK))
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "XRT: XILINX_XRT names '%.100s', which has no lib/%s; set it to a folder "
+                         "that has (lora doctor shows how)",
+                         folder, driver_library());
     return LORA_OK;
 }
 

@@ -63,9 +63,20 @@ class Daemon:
         real = [uri for uri in settings.boards if not is_emulated(uri)]
         self.addresses = tuple(self._listen())
         self._lock = BoardLock(real)
+        for uri in real:
+            self._check_answers(uri)
         if len(real) < len(settings.boards):
             self.emulated = self._emulate()
         self._pointer = self._create(settings)
+
+    def _check_answers(self, uri: str) -> None:
+        """Opens a board and gives it back, before clients are told that there is one."""
+        name = self._ffi.new("char[]", uri.encode())
+        opened = self._ffi.new("struct lora_cluster **")
+        failure = self._ffi.new("struct lora_failure *")
+        if self._lib.lora_cluster_open([name], 1, opened, failure):
+            raise TransportError(f"--board {uri} does not answer here: {to_error(failure)}")
+        self._lib.lora_cluster_close(opened[0])
 
     def _emulate(self) -> Emulated:
         settings = self._settings

@@ -13,8 +13,10 @@ from pathlib import Path
 from ..alveo_container import PLATFORM
 from ..errors import LoraError
 from ..lock import lock_folder
+from ..xrt_environment import LIBRARY_FOLDERS
 from . import slash
 from .inventory import BoardView, pci_boards
+from .software_emulation import driver_library
 from .source_tree import made_in_tree
 
 OK, NOTE, MISSING = "ok", "note", "missing"
@@ -84,7 +86,8 @@ def examine(machine: Machine | None = None) -> list[Finding]:
     if "u280" in kinds or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
     else:
-        findings.append(Finding(NOTE, "XRT", "not set up; boards named xrt: need it"))
+        found = "XILINX_XRT is unset; boards named xrt: need it"
+        findings.append(Finding(NOTE, "XRT", found, _xrt_cure(machine)))
     findings += [*_shells(boards), _pinned(), _locks(), *_simulators()]
     return findings
 
@@ -170,14 +173,15 @@ def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
     elif alveo:
         findings.append(Finding(OK, "driver xocl", "loaded"))
     folder = machine.environment.get("XILINX_XRT", "")
+    found = f"XILINX_XRT={folder or 'unset'}"
+    library = driver_library(machine.environment)
     if not folder or not Path(folder).is_dir():
-        found = f"XILINX_XRT={folder or 'unset'}"
-        findings.append(
-            Finding(MISSING, "XRT", found, "source /opt/xilinx/xrt/setup.sh (Debian: export "
-                    "XILINX_XRT=/usr)")
-        )  # fmt: skip
+        findings.append(Finding(MISSING, "XRT", found, _xrt_cure(machine)))
+    elif not os.access(Path(folder, "lib", library), os.R_OK):
+        found += f", which has no lib/{library}"
+        findings.append(Finding(MISSING, "XRT", found, _xrt_cure(machine)))
     else:
-        findings.append(Finding(OK, "XRT", f"XILINX_XRT={folder}"))
+        findings.append(Finding(OK, "XRT", found))
     name = "libxrt_coreutil.so.2"
     if machine.loads(name):
         findings.append(Finding(OK, "runtime library", name))
@@ -187,6 +191,18 @@ def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
                     "libxrt1, or AMD's xrt package")
         )  # fmt: skip
     return findings + ([_nodes(machine)] if alveo else [])
+
+
+def _xrt_cure(machine: Machine) -> str:
+    """How XILINX_XRT is set, with the runtime that is installed."""
+    if machine.path("/opt/xilinx/xrt/setup.sh").is_file():
+        return "source /opt/xilinx/xrt/setup.sh"
+    for folder in LIBRARY_FOLDERS:
+        if machine.path(f"{folder}/{driver_library(machine.environment)}").is_file():
+            if folder.endswith("/lib"):
+                return f"export XILINX_XRT={Path(folder).parent}"
+            return f"mkdir -p ~/xrt && ln -sfn {folder} ~/xrt/lib && export XILINX_XRT=~/xrt"
+    return "sudo apt install libxrt1, or AMD's xrt package, and run lora doctor again"
 
 
 def _nodes(machine: Machine) -> Finding:

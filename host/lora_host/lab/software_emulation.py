@@ -11,6 +11,13 @@ from ..regular_file import read_regular
 _MAX_BYTES, _MAX_BOARDS = 1 << 20, 16
 
 
+def driver_library(variables: Mapping[str, str]) -> str:
+    """What XRT loads from $XILINX_XRT/lib with these environment variables
+    (driver_library in transport_xrt_api.c)."""
+    modes = {"sw_emu": "swemu", "hw_emu": "hwemu", "noop": "noop"}
+    return f"libxrt_{modes.get(variables.get('XCL_EMULATION_MODE', ''), 'core')}.so.2"
+
+
 def emulated_boards(variables: Mapping[str, str]) -> list[tuple[str, str]]:
     """(URI, platform) of each board that XRT would emulate with these environment variables. Empty
     outside of emulation, or if its configuration cannot be read."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lora_host.board_types import counted_type, opened_type
+from lora_host.naming import counted
 from lora_sdk.cli.folding import show
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ TIMES = 2
 NO_FRAMES = (
     "payload: not tested: the container has no lora_ctrl, without which nothing on the board can "
     "send a frame"
+)
+UNOPENED = (
+    "payload: not tested: with --container lora_ctrl is not opened, without which nothing on the "
+    "board can send a frame; name the overlay of this container with --overlay instead"
 )
 
 container_option = click.option(
@@ -64,8 +70,9 @@ def validate_bare(boards: BareBoards, size: int) -> list[str]:
     results = list(check_bare_memory(boards, size))
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
     total = sum(r.bytes for r in results) / MIB
-    verdict = f"{len(bad)} faults" if bad else "right"
-    show(f"memory: {len(results)} banks, {total:.2f} MiB, read back by the host: {verdict}")
+    verdict = counted(len(bad), "fault") if bad else "right"
+    banks = counted(len(results), "bank")
+    show(f"memory: {banks}, {total:.2f} MiB, read back by the host: {verdict}")
     return bad
 
 
@@ -86,6 +93,7 @@ def links_bare(
     """Show, test or discover the links. Returns the problems."""
     from lora_host.errors import OverlayError
     from lora_host.lab.bare_links import BareLinks
+    from lora_host.lab.link_words import status_words
 
     if not boards.cores:
         raise OverlayError(
@@ -94,18 +102,20 @@ def links_bare(
         )
     links = BareLinks(boards)
     if discover:
-        _discover(links, entries)
-        return []
+        raise SystemExit(_discover(links, entries))
     problems = _test(links, cables) if test else []
+    kind = opened_type(entries[0].uri, None)
+    if kind != "real":
+        show(counted_type(len(entries), kind))
     for it in links.read():
         counters = " ".join(f"{name} {value}," for name, value in it.counters.items())
         show(
             f"board {it.board} port {it.port}: {'up' if it.healthy else 'down'} status "
-            f"{it.status:#06x} framing {'on' if it.framing else 'off'} width {it.width} B "
-            f"{counters.rstrip(',')}"
+            f"{it.status:#06x} ({status_words(it.status)}) framing "
+            f"{'on' if it.framing else 'off'} width {it.width} B {counters.rstrip(',')}"
         )
     if test:
-        show(NO_FRAMES)
+        show(UNOPENED if boards.has_control else NO_FRAMES)
     return problems
 
 
@@ -127,15 +137,15 @@ def _test(links: BareLinks, cables: Sequence[Cable]) -> list[str]:
         found += lines + compare(Cabling(tuple(actual), tuple(lines), silent), cables)
         verdict = "problems" if found else "no problem"
         show(
-            f"run {turn} of {TIMES}: {len(cables)} cables of the map, {len(actual)} found by "
-            f"reset, {verdict}"
+            f"run {turn} of {TIMES}: {counted(len(cables), 'cable')} of the map, {len(actual)} "
+            f"found by reset, {verdict}"
         )
         problems += [line for line in found if line not in problems]
     links.bring_up()
     return problems
 
 
-def _discover(links: BareLinks, entries: Sequence[BoardEntry]) -> None:
+def _discover(links: BareLinks, entries: Sequence[BoardEntry]) -> int:
     import yaml
 
     links.bring_up()
@@ -148,3 +158,16 @@ def _discover(links: BareLinks, entries: Sequence[BoardEntry]) -> None:
     for line in problems:
         show(line, err=True)
     click.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
+    return warn_without_cables(len(entries), len(cables))
+
+
+def warn_without_cables(boards: int, cables: int) -> int:
+    """The exit code of --discover: 1, with a warning, if nothing joins several boards."""
+    if cables or boards < 2:
+        return 0
+    show(
+        f"warning: no cable found between {counted(boards, 'board')}; is each in its port? A busy "
+        "computer may miss links that come up late: run it again",
+        err=True,
+    )
+    return 1

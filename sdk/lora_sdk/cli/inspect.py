@@ -57,6 +57,8 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
     chosen = load_overlay(name) if name else None
     facts_of, table = kind_of(file)
     facts = facts_of(file, chosen)
+    if chosen is not None:
+        facts["manifest"] = str(chosen.path)
     click.echo(json.dumps(facts, indent=2) if as_json else for_people(table(facts)))
     if facts.get("differences"):
         raise SystemExit(1)
@@ -64,6 +66,8 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
 
 def kind_of(file: Path) -> tuple[Inspect, Table]:
     """The functions for a file, by its first bytes. OverlayError for an unknown format."""
+    if (file / "manifest.yaml").is_file() and not (file / "config.json").is_file():
+        raise _is_an_overlay(file)
     if file.is_dir():
         return inspect_folder, folder_table
     try:
@@ -79,3 +83,11 @@ def kind_of(file: Path) -> tuple[Inspect, Table]:
         f"{file}: begins with {start[:8]!r}, a container's first bytes expected; name an xclbin, "
         "a vrtbin or a GGUF file"
     )
+
+
+def _is_an_overlay(folder: Path) -> OverlayError:
+    container = load_overlay(folder).container
+    todo = "has no container; 'lora overlay build' writes one"
+    if container is not None:
+        todo = f"its container is {container}; name that, with --overlay {folder} to compare them"
+    return OverlayError(f"{folder}: is an overlay, no model; {todo}", usage=True)

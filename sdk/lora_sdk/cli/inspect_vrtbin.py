@@ -54,5 +54,6 @@ def vrtbin_table(facts: dict[str, Any]) -> str:
         if kernel["connections"]:
             lines.append(f"  banks {', '.join(kernel['connections'].values())}")
     if "differences" in facts:
+        lines.append(f"manifest: {facts['manifest']}")
         lines += facts["differences"] or ["fits the overlay's manifest"]
     return "\n".join(lines)

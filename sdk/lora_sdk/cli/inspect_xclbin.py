@@ -7,6 +7,7 @@ from typing import Any
 
 from lora_host import axlf
 from lora_host.container_check import differences, facts_of, is_emulation
+from lora_host.naming import counted
 from lora_host.overlay import Overlay
 from lora_host.xclbin import capacity, read_xclbin
 
@@ -84,8 +85,10 @@ def xclbin_table(facts: dict[str, Any]) -> str:
         lines.append(f"  {bank['tag']:<10} {bank['bytes'] >> 20:>6} MiB at {bank['base']:#x}")
     if "differences" in facts:
         found = facts["differences"]
+        lines.append(f"manifest: {facts['manifest']}")
         lines.append(
-            f"overlay {facts['overlay']}: " + (f"{len(found)} differences" if found else "fits")
+            f"overlay {facts['overlay']}: "
+            + (counted(len(found), "difference") if found else "fits")
         )
         lines += [f"  {d['what']}: {d['found']} found, {d['expected']} expected" for d in found]
     return "\n".join(lines)

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from lora_sdk.cli.bare import chosen_boards, container_option, links_bare
+from lora_host.board_types import counted_type
+from lora_host.naming import counted
+from lora_sdk.cli.bare import chosen_boards, container_option, links_bare, warn_without_cables
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
 from lora_sdk.cli.folding import show
 
@@ -34,8 +36,9 @@ def links(
     --test tests the cables. --discover > cluster.yaml writes which ports are connected.
 
     The overlay is loaded first. The exit code is 1 if a cable of the map is missing, is in another
-    port, or delivers wrong bytes. With --container, link cores of any xclbin are shown, and their
-    cables are found by reset. Payload tests need an overlay.
+    port, or delivers wrong bytes; with --discover, if no cable joins the boards. With --container,
+    link cores of any xclbin are shown, and their cables are found by reset. Payload tests need an
+    overlay.
 
     \b
     lora links --cluster lab.yaml --test
@@ -52,8 +55,9 @@ def links(
     chosen = overlay_for(overlay, devices, cluster_file)
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
         if discover:
-            _discover(cluster)
-            return
+            _say_boards(cluster, devices, cluster_file, err=True)
+            raise SystemExit(_discover(cluster))
+        _say_boards(cluster, devices, cluster_file)
         problems = _test(cluster) if test else []
         _show(cluster)
     _end(problems)
@@ -75,7 +79,17 @@ def _end(problems: list[str]) -> None:
         raise SystemExit(1)
 
 
-def _discover(cluster: Any) -> None:
+def _say_boards(
+    cluster: Any, devices: tuple[str, ...], cluster_file: str | None, err: bool = False
+) -> None:
+    """Nobody takes boards of this process for cards."""
+    if not devices and cluster_file is None:
+        show(cluster.why, err=err)
+    elif cluster.board_type != "real":
+        show(counted_type(cluster.size, cluster.board_type), err=err)
+
+
+def _discover(cluster: Any) -> int:
     from lora_host.lab.cabling import actual, cluster_text
 
     serials = [info.serial for info in cluster.infos]
@@ -83,6 +97,7 @@ def _discover(cluster: Any) -> None:
     click.echo(cluster_text(cluster.entries, serials, cabling), nl=False)
     for line in cabling.problems:
         show(line, err=True)
+    return warn_without_cables(cluster.size, len(cabling.cables))
 
 
 def _test(cluster: Any) -> list[str]:
@@ -101,7 +116,7 @@ def _test(cluster: Any) -> list[str]:
                 found = [str(error)]
         verdict = "problems" if found else "no problem"
         show(
-            f"run {turn} of {TIMES}: {len(cluster.cables)} cables of the map, "
+            f"run {turn} of {TIMES}: {counted(len(cluster.cables), 'cable')} of the map, "
             f"{len(cabling.cables)} found, {verdict}"
         )
         problems += [line for line in found if line not in problems]
@@ -110,13 +125,15 @@ def _test(cluster: Any) -> list[str]:
 
 def _show(cluster: Any) -> None:
     from lora_host import abi
+    from lora_host.lab.link_words import configuration_words, status_words
 
     for board in range(cluster.size):
         for port in range(abi.PORTS):
             it = cluster.link_status(board, port)
             show(
                 f"board {board} port {port}: {'up' if it.healthy else 'down'} "
-                f"status {it.status:#06x} configuration {it.configuration:#x} frames "
+                f"status {it.status:#06x} ({status_words(it.status)}) configuration "
+                f"{it.configuration:#x} ({configuration_words(it.configuration)}) frames "
                 f"{it.frames_received} with errors {it.frames_with_errors} overflows "
                 f"{it.rx_overflows} times down {it.channel_down}"
             )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lora_host.alveo_container import EMULATION_MARK, emulation_container
+from lora_host.board_types import MOST_OF_AN_EMULATION
 from lora_host.errors import RequestError
 from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
@@ -15,8 +16,6 @@ from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
 from lora_sdk.cli.folding import show
 from lora_sdk.cli.lazy_group import WholeGroup
-
-MOST_OF_AN_EMULATION = 1 << 20  # bytes of a container that is generated here
 
 
 @click.group("overlay", cls=WholeGroup)
@@ -43,6 +42,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
     stale = 0
     for name in names or overlay_names():
         chosen = load_overlay(name)
+        show(f"manifest: {chosen.path}")
         for path, content in artefacts(chosen, out or chosen.path.parent):
             if _holds(path, content):
                 show(f"{path}: current")

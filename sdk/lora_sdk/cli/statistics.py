@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lora_host.board_types import counted_type
 from lora_host.naming import counted
 from lora_sdk.cli.clock import since_start
 from lora_sdk.cli.folding import show
@@ -93,8 +94,7 @@ class Statistics:
     def write(self, engine: Engine, details: bool) -> None:
         """Write one line, or several with `details`."""
         seconds = time.monotonic() - self._began
-        boards = engine.cluster.size
-        kind = f"{_kind(engine)}board{'s' if boards > 1 else ''}"
+        boards = counted_type(engine.cluster.size, engine.cluster.board_type)
         kernels = f", {engine.cluster.kernels_name} kernels" if engine.cluster.kernels_name else ""
         first = ""
         if self._first_token is not None:
@@ -102,7 +102,7 @@ class Statistics:
         self._line(
             f"measured: {self._prompt_tokens} prompt and {self._new_tokens} new tokens in "
             f"{seconds:.2f} s ({self._new_tokens / max(seconds, 1e-9):.1f} new tokens/s){first}; "
-            f"{boards} {kind}{kernels}{self._ended(engine)}"
+            f"{boards}{kernels}{self._ended(engine)}"
         )
         if engine.prefill_use is not None and engine.prefill_use.fast:
             self._line("prefill: fast, so the text may differ from the boards' own")
@@ -200,11 +200,6 @@ class Statistics:
     @staticmethod
     def _line(text: str) -> None:
         show(text, err=True)
-
-
-def _kind(engine: Engine) -> str:
-    boards = engine.cluster.emulated
-    return "" if boards is None else "emulated " if boards.cards is None else "simulated "
 
 
 def _memory_errors(engine: Engine) -> Iterator[str]:

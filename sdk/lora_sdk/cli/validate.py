@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lora_host.board_types import counted_type, opened_type
 from lora_host.naming import counted
 from lora_sdk.cli.bare import chosen_boards, container_option, untested, validate_bare
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
@@ -52,7 +53,7 @@ def validate(
     chosen = overlay_for(overlay, devices, cluster_file)
     faults: list[str] = []
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
-        size, simulated = cluster.size, bool(cluster.emulated and cluster.emulated.cards)
+        size, kind = cluster.size, cluster.board_type
         if not memory:  # the units' lists are a model's
             check_board_count(size)
         faults += _memory(cluster, mib * MIB)
@@ -60,8 +61,8 @@ def validate(
         with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
             wrong = _links(cluster)
             faults += wrong or _units(cluster)
-        faults += _answers(devices, cluster_file, size, chosen, simulated)
-    _end(faults, size)
+        faults += _answers(devices, cluster_file, size, chosen, kind == "simulated")
+    _end(faults, size, kind)
 
 
 def _bare(uris: Sequence[str], container: Path, memory: bool, size: int) -> None:
@@ -71,15 +72,16 @@ def _bare(uris: Sequence[str], container: Path, memory: bool, size: int) -> None
         faults = validate_bare(held, size)
         if not memory:
             show(untested(held))
-    _end(faults, len(uris))
+        kind = opened_type(uris[0], None)
+    _end(faults, len(uris), kind)
 
 
-def _end(faults: Sequence[str], size: int) -> None:
+def _end(faults: Sequence[str], size: int, kind: str) -> None:
     for line in faults:
         show(f"fault: {line}")
     if faults:
         raise SystemExit(1)
-    show(f"{size} board{'s' if size > 1 else ''}: sound")
+    show(f"{counted_type(size, kind)}: sound")
 
 
 def _memory(cluster: Any, size: int) -> list[str]:
@@ -97,6 +99,9 @@ def _memory(cluster: Any, size: int) -> list[str]:
 def _links(cluster: Any) -> list[str]:
     from lora_host.errors import LinkError
 
+    if not cluster.cables:
+        show("links: not tested: no cable")
+        return []
     bad = []
     try:
         cluster.links_up(cluster.cables)
@@ -152,4 +157,4 @@ def _answers(
 
 
 def _verdict(bad: Sequence[str]) -> str:
-    return f"{len(bad)} faults" if bad else "right"
+    return counted(len(bad), "fault") if bad else "right"
