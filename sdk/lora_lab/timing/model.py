@@ -74,6 +74,7 @@ def token_time(
         "context": context,
         "verification_length": found.length,
         "aat": found.aat,
+        "aat_basis": target.draft.basis(found.length) if target.draft else "",
         "verify_ms": found.verify_s * 1e3,
         "draft_ms": found.draft_s * 1e3,
         "plain_ms": found.plain_s * 1e3,
