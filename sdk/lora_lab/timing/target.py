@@ -9,6 +9,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
+from lora_lab.timing.counted_attention import attention_note
 from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
 from lora_lab.timing.facts import Draft, board_facts, drafts
 from lora_lab.timing.fit import unbuilt_note
@@ -98,6 +99,15 @@ class ArrayTarget:
         ops = self.ops(shape)
         timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
+
+    def notes_at(self, context: int) -> tuple[str, ...]:
+        """What is to be said of a time at this context."""
+        if self.design.origin != "own":
+            return ()
+        charged = self.decode(context).by.get(ATTENTION, 0.0) * 1e3
+        boards = self.layout.stage_boards
+        note = attention_note(self.design, self.config, boards, context, charged)
+        return () if note is None else (note,)
 
     def _notes(self) -> tuple[str, ...]:
         design, config = self.design, self.config
