@@ -1,5 +1,5 @@
-"""What attention takes in the units that a design of our own was counted with: slower than the ideal
-ones that its time is of."""
+"""What attention takes in the units that a design of our own was counted with: slower than the
+ideal ones that its time is of."""
 
 from __future__ import annotations
 
