@@ -293,6 +293,8 @@ def _adapter(rank: int, mode: str | None) -> AdapterUse | None:
 
 def text(report: Report) -> str:
     """The report as text."""
+    from lora_lab.timing.report import DETAIL_TITLES, EXPOSED, ROOF_TITLES, part_title
+
     speed = f"{report.tokens_per_second:.1f} tokens/s"
     lines = [
         f"modelled: {report.design} on {report.boards} x {report.board}, {report.model}: "
@@ -300,16 +302,17 @@ def text(report: Report) -> str:
     ]
     for name, value in report.details.items():
         shown = f"{value:.3f}" if isinstance(value, float) else str(value)
-        lines.append(f"  {name.replace('_', ' '):<24} {shown}")
+        lines.append(f"  {DETAIL_TITLES.get(name, name.replace('_', ' ')):<24} {shown}")
     total = sum(report.breakdown_ms.values())
     for name, value in report.breakdown_ms.items():
         if value > 0:
             share = value / total
-            lines.append(f"  {name.replace('_', ' '):<24} {value:.3f} ms ({share:.1%})")
+            lines.append(f"  {part_title(name):<24} {value:.3f} ms ({share:.1%})")
     for name, share in report.utilisation.items():
-        lines.append(f"  {name + ' roof':<24} {share:.1%}")
+        lines.append(f"  {ROOF_TITLES[name]:<24} {share:.1%}")
     moved = ", ".join(f"{name} {size / 1e6:.2f} MB" for name, size in report.bytes.items())
     lines.append(f"  {'bytes per board':<24} {moved}")
+    lines.append(f"  note: {EXPOSED}")
     lines.extend(f"  note: {note}" for note in report.notes if note != "modelled")
     return "\n".join(lines)
 

@@ -51,6 +51,11 @@ class Fit:
     counted_for_board: bool
     not_counted: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """Of a wide card, some of whose parts are estimates, "planned"."""
+        return "planned" if self.design in wide_names() else "counted"
+
     def total(self, resource: str) -> float:
         """Of all parts, in LUTs (those that are memory too), registers, DSPs, blocks of 36 Kbit or
         UltraRAMs."""
@@ -70,7 +75,7 @@ class Fit:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "label": "counted",
+            "label": self.label,
             "design": self.design,
             "board": self.board.name,
             "parts": [
@@ -192,8 +197,7 @@ def fit_lines(found: Fit) -> list[str]:
     head = f"{'':<31}{'count':>7}" + "".join(
         f"{name.upper():>{WIDTHS[name]}}" for name in RESOURCES
     )
-    label = "planned" if found.design in wide_names() else "counted"
-    lines = [f"{label}: {found.design} on {found.board.title}", head]
+    lines = [f"{found.label}: {found.design} on {found.board.title}", head]
     for part in found.parts:
         lines += _row(part.name, part.instances, {n: _number(part.total(n)) for n in RESOURCES})
     lines += _row("sum", None, {name: _number(found.total(name)) for name in RESOURCES})
