@@ -11,7 +11,6 @@ from typing import Any
 
 from lora_host.data import data_folder
 from lora_host.errors import RequestError
-from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.designs import Design, load_design
 from lora_lab.timing.facts import DATA, BoardFacts, board_facts
@@ -122,7 +121,8 @@ def memory_uram(size: int) -> int:
 
 
 def fit_names() -> tuple[str, ...]:
-    """Designs that have counts, and wide cards, whose parts are planned or counted."""
+    """Designs that have counts, the hardware source among them, and wide cards, whose parts are
+    planned or counted."""
     counted = (name for name, one in _data()["designs"].items() if not one.get("abstract"))
     return (*counted, *(name for name in wide_names() if wide_card(name).planned))
 
@@ -134,19 +134,22 @@ def _merged(name: str) -> dict[str, Any]:
         "board": one.get("board", below.get("board")),
         "parts": {**below["parts"], **one.get("parts", {})},
         "memory": {**below["memory"], **one.get("memory", {})},
+        "not_counted": one.get("not_counted", _data()["not_counted"]),
     }
 
 
 def fit(name: str) -> Fit:
     """What the design `name` takes. RequestError: there are no counts of it."""
     if name not in fit_names():
-        raise RequestError(f"design {name!r} has no counts; {did_you_mean(name, fit_names())}")
+        raise RequestError(
+            f"design {name!r} has no counts (docs/rtl.md); expected {', '.join(fit_names())}"
+        )
     if name in wide_names():
         return _wide(wide_card(name))
     found = _merged(name)
     board = board_facts(found["board"])
     shell = _data()["shell"].get(board.name)
-    parts = [Part(part, number, counts()[part]) for part, number in found["parts"].items()]
+    parts = [Part(part, n, counts()[part]) for part, n in found["parts"].items() if n]
     none = dict.fromkeys(RESOURCES, 0.0)
     parts += [
         Part(f"{title}, {size >> 20} MiB", 1, {**none, "uram": float(memory_uram(size))})
@@ -160,7 +163,7 @@ def fit(name: str) -> Fit:
         parts=tuple(parts),
         most=_data()["most"],
         counted_for_board=shell is not None,
-        not_counted=tuple(_data()["not_counted"]),
+        not_counted=tuple(found["not_counted"]),
     )
 
 
