@@ -55,6 +55,13 @@ def test_the_command_prints_the_keys_that_others_read(folder: Path) -> None:
     assert "measured: median of 1 round (" in text and "tokens/s" in text
 
 
+def test_a_pipe_is_told_how_far_it_is(folder: Path) -> None:
+    short = ["--model", str(folder), "--prompt", "2", "--tokens", "2", "--rounds", "1"]
+    told = CliRunner().invoke(bench, short)
+    assert told.stderr.splitlines()[:2] == ["rounds: 0 of 1", "rounds: 1 of 1"]
+    assert "rounds:" not in told.stdout
+
+
 def test_workloads_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 

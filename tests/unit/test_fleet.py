@@ -145,6 +145,20 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
     assert "first token" in said and "hand-over" in said and "left out: idle power" in said
 
 
+def test_a_fleet_of_our_own_designs_says_that_none_exists_and_its_load(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    text = EXAMPLE.read_text().replace("flightllm-merged, board: u280, boards: 1, count: 7",
+                                       "own-u280, board: u280, boards: 4, count: 2")  # fmt: skip
+    file.write_text(text.replace("# per_second", "per_second").replace("500", "50"))
+    first, *rest = CliRunner().invoke(model, ["--fleet", str(file)]).output.splitlines()
+    assert "2 x own-u280 on 4 x u280" in first
+    assert first.endswith("50 requests of 1536 + 512 tokens, 0.5 a second")
+    assert any("own-u280: no hardware of this design exists" in line for line in rest)
+    assert any(line.startswith("  note: cards' time shared out: what ") for line in rest)
+    always = CliRunner().invoke(model, ["--fleet", str(EXAMPLE)]).output.splitlines()
+    assert always[0].endswith("one always waiting") and not any("no hardware" in a for a in always)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 from lora_host.errors import PlacementError
 from lora_host.naming import ranges
 from lora_host.overlay import load_overlay
+from lora_lab.timing.model import token_time
+from lora_lab.timing.target import make_target
 from lora_sdk.cli.plan import plan as command
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.model.spec import RopeConfig
@@ -175,3 +178,38 @@ def test_what_does_not_fit_is_said_in_json_and_by_the_exit_code(
     assert answer.exit_code == 1 and found["fits"] is False and "MiB" in found["error"]
     with pytest.raises(PlacementError, match="KV cache"):
         CliRunner().invoke(command, arguments[:-1], catch_exceptions=False)
+
+
+def test_a_shape_has_the_precision_of_the_overlay_as_in_the_laboratory() -> None:
+    """One model, one overlay, one time, by both commands; the first line says which weights."""
+    overlay_of = ["--model", "llama2-7b", "--overlay", "lora_w4a8_u280"]
+    first, *_ = CliRunner().invoke(command, overlay_of).output.splitlines()
+    assert first.startswith("llama2-7b, a shape without weights, planned as W4A8 with int8-heads")
+    plain, *_ = CliRunner().invoke(command, overlay_of[:2]).output.splitlines()
+    assert "planned as FP16" in plain
+    modelled = planned(*overlay_of)["modelled"][0]
+    report = token_time(make_target("lora_w4a8_u280", None, shape_config("llama2-7b"), 1), "", 128)
+    assert modelled["modelled_ms_a_token"] == pytest.approx(report.latency_ms, rel=1e-12)
+
+
+def test_a_beam_search_that_is_longer_than_the_model_says_that_it_has_no_times() -> None:
+    asked = ["--model", "gpt2-345m", "--beams", "4", "--prompt", "1024", "--response", "1024"]
+    said = " ".join(CliRunner().invoke(command, asked).output.split())
+    assert "no times: 1024 and 1024 tokens take 2047 positions, the model has 1024" in said
+    asked[-1] = "1"
+    assert "no times" not in CliRunner().invoke(command, asked).output
+
+
+def test_the_pages_beam_search_is_what_its_command_prints() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"`lora plan (.*--beams.*?)` compares", page)
+    found = planned(*asked.split())["beam_search"]
+    speeds = [
+        found["modelled"][name]["modelled_tokens_per_second"] for name in ("standard", "pages")
+    ]
+    largest = found["largest_batch"]
+    text = " ".join(page.split())
+    assert (
+        f"hold {largest['standard']} prompts by the standard policy and {largest['pages']}" in text
+    )
+    assert "modelled {:.1f} and {:.1f} tokens/s".format(*speeds) in text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lora_lab.timing.counted_attention import attention_ms
 from lora_lab.timing.designs import design_names, load_design
 from lora_lab.timing.model import token_time
 from lora_lab.timing.target import make_target
@@ -103,6 +104,24 @@ def test_whole_times_in_the_text_are_the_models() -> None:
     own = token_time(make_target("own-u280", None, shape_config("llama2-7b"), 4), "", 128)
     assert f"in HBM: {overlay.latency_ms:.0f} ms a token at context 128, everything counted" in page
     assert f"is charged, of its {own.latency_ms:.2f} in all (modelled)" in page
+
+
+def test_a_design_that_fits_by_counts_says_what_its_counted_attention_would_add() -> None:
+    """The figure of the pages and the command's note; the units are those of the card's source."""
+    config = shape_config("llama2-7b")
+    for boards, words in ((1, "would add {} ms to the 10.5 of a token"), (4, "{} ms on four")):
+        notes = token_time(make_target("own-u280-4096", None, config, boards), "", 128).notes
+        (note,) = (note for note in notes if "2 attention units" in note)
+        found = re.search(r"would add ([\d.]+) ms to a plain token at context 128", note)
+        assert found is not None and float(found[1]) > 3
+        assert words.format(found[1]) in " ".join(PAGES["docs/timing.md"].split())
+        if boards == 1:
+            assert all(f"would add {found[1]} ms a token" in page for page in PAGES.values())
+    one = attention_ms(config, 1, 128, 1, 250e6)
+    assert one == 2 * attention_ms(config, 1, 128, 2, 250e6)
+    source = token_time(make_target(SOURCE, None, config, 1), "", 128)
+    assert 0.5 < one / source.breakdown_ms["attention"] < 1  # INT8 K and V, where it has FP16
+    assert not token_time(make_target("lora-f", None, config, 1), "", 128).notes[2:]
 
 
 def test_the_token_of_the_source_is_its_simulated_layers_and_the_rest() -> None:

@@ -44,6 +44,11 @@ def test_lengths_to_fit_are_few_and_spread() -> None:
         fit_aat({1: 1.0, 2: 1.5, 3: 1.8})
 
 
+def test_a_fit_emits_no_more_than_a_token_a_row() -> None:
+    fit = LogFit(1.0 + 0.935 * math.log(2), 0.935, 0.5)  # 2.03 at two rows
+    assert [fit(rows) for rows in (1, 2)] == [1.0, 2.0] and 2.0 < fit(3) < 3.0
+
+
 def test_r_squared_is_the_share_of_variance() -> None:
     measured = {2: 1.0, 3: 2.0, 4: 3.0}
     assert r_squared(Interpolated((1, 4), (2.0, 2.0)), measured) == pytest.approx(0.0)

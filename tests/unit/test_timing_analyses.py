@@ -70,6 +70,19 @@ def test_validate_prints_every_row_and_the_parameters() -> None:
     assert len(found["rows"]) == found["summary"]["rows"] == 370
 
 
+def test_validate_begins_and_ends_with_its_summary_and_says_a_reason_once() -> None:
+    text = CliRunner().invoke(model, ["--validate"]).stdout
+    before, _, after = text.partition("source, metric, conditions")
+    for part in (before, after.partition("fitted parameters")[0]):
+        assert "calibrated_worst_error" in part and "consistent_mean_error" in part
+    assert text.count("(the resource constants are read from this table)") == 0
+    assert text.count("] the resource constants are read from this table") == 1
+    some = CliRunner().invoke(model, ["--validate", "--status", "inconsistent", "--json"]).stdout
+    assert {row["status"] for row in json.loads(some)["rows"]} == {"inconsistent"}
+    wrong = CliRunner().invoke(model, ["--validate", "--status", "odd"]).exception
+    assert "expected one of calibrated" in str(wrong)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--design", "lora-f"],

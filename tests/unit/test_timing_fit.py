@@ -20,7 +20,8 @@ from lora_sdk.model.shapes import shape_config
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yaml").read_text())
-FITS = {"lora-f": True, "lora-q": True, "own-u280-4096": True, "own-u280": False}
+SOURCE = "source-u280"
+FITS = {SOURCE: True, "lora-f": True, "lora-q": True, "own-u280-4096": True, "own-u280": False}
 
 
 def test_counts_are_those_of_the_budget() -> None:
@@ -66,7 +67,7 @@ def test_designs_that_are_timed_have_the_multipliers_that_are_counted() -> None:
     products = {"fp16_array": 32, "int8_array": 128, "int8_array_2": 256, "w8a8_array_2": 128}
     kinds = {"fp16": {"fp16_array"}, "w8a8": {"w8a8_array_2"}}
     for name in fit_names():
-        if name in wide_names():
+        if name in wide_names() or name == SOURCE:
             continue
         design = load_design(name)
         arrays = kinds.get(design.precision, {"int8_array", "int8_array_2"})
@@ -87,6 +88,15 @@ def test_a_wide_card_has_the_channels_and_pipes_that_are_planned() -> None:
     assert parts["planned: SwiGLU and exponential pipe"].instances == card.activate_columns
 
 
+def test_the_source_has_one_of_each_unit_on_one_port() -> None:
+    parts = {part.name: part.instances for part in fit(SOURCE).parts}
+    for unit in ("fp16_array", "int8_array", "vfu", "attention", "adapter", "port_arbiter"):
+        assert parts[unit] == 1, unit
+    assert "line_rotate" not in parts  # the crossbar of 32 arrays, which it has not
+    text = CliRunner().invoke(model, ["--resources", "--design", SOURCE]).stdout
+    assert "32 arrays" not in text and "24.2%" in text
+
+
 def test_no_share_of_a_device_whose_cells_are_not_counted() -> None:
     assert fit("own-v80").shares() is None and not fit("own-v80").excess()
     lines = CliRunner().invoke(model, ["--resources", "--design", "own-v80"]).stdout
@@ -95,7 +105,7 @@ def test_no_share_of_a_device_whose_cells_are_not_counted() -> None:
 
 def test_reports_say_whether_a_design_fits() -> None:
     for name, fits in FITS.items():
-        if load_design(name).origin == "own":
+        if name != SOURCE and load_design(name).origin == "own":
             (note,) = (
                 note
                 for note in make_target(name, None, shape_config("gpt2-345m"), 1).notes

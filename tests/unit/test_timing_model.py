@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -210,6 +211,31 @@ def test_aat_of_one_row_is_one_and_plain_decoding_never_loses() -> None:
     best = speculate(found, 128)
     assert best.per_token <= found.decode(128).seconds
     assert speculate(found, 128, 1).per_token == pytest.approx(found.decode(128).seconds)
+
+
+@pytest.mark.parametrize("context", [1, 128, 1000, 16384, 1 << 20])
+def test_no_tree_emits_more_than_a_token_a_row_and_each_row_adds_less(context: int) -> None:
+    draft = drafts()["longspec"]
+    aat = [draft.aat(rows, context) for rows in range(1, 257)]
+    assert all(tokens <= rows for rows, tokens in enumerate(aat, 1))
+    gains = [b - a for a, b in pairwise(aat)]
+    assert all(0 < later < earlier < 1 for earlier, later in pairwise(gains))
+    fewest = draft.published[0]
+    assert aat[1] < 1.8 and sum((aat[1] - 1) ** k for k in range(fewest)) == pytest.approx(aat[3])
+
+
+def test_where_acceptance_comes_from_is_told() -> None:
+    draft = drafts()["longspec"]
+    for rows, words in (
+        (1, "plain"),
+        (2, "interpolated"),
+        (4, "read"),
+        (69, "read"),
+        (70, "extra"),
+    ):
+        assert words in draft.basis(rows)
+    found = token_time(target("own-u280", "llama2-7b"), "", 128, "sd", 3)
+    assert "interpolated" in found.details["aat_basis"]
 
 
 def test_what_does_not_go_together_is_refused_in_one_line() -> None:

@@ -73,6 +73,31 @@ def test_points_of_what_does_not_fit_are_hollow_and_a_footnote_says_why(kind: st
     assert axes_of(kind, [FITS], boards=2).figure.get_supxlabel().startswith(FITS)
 
 
+def test_plans_and_designs_of_a_file_are_marked_as_our_own_are(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("mine: {base: own-u280-4096, lanes: 14}")
+    designs = ["lora-q", "wide-u280", "source-u280", str(tmp_path / "mine.yaml")]
+    axes = axes_of("breakdown", designs, model="llama2-7b")
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    own = "{}\nW4A8\n(no hardware)".format
+    assert labels == ["lora-q\nW8A8", own("wide-u280"), "source-u280\nW4A8", own("mine")]
+    note = " ".join(axes.figure.get_supxlabel().split())
+    assert "is a plan without source" in note
+    assert "lora-q: activations, rotation" in note and "have no part of their own" in note
+    hatched = [bool(patch.get_hatch()) for patch in axes.containers[0]]
+    assert hatched == [False, True, False, False]
+    roofs = axes_of("roofline", ["own-u280-4096", "wide-u280"], model="llama2-7b")
+    assert [name.partition(",")[0] for name in names(roofs)[:2]] == [
+        "own-u280-4096 (no hardware)", "wide-u280 (no hardware)",
+    ]  # fmt: skip
+    wide = [line.get_linewidth() for line in roofs.lines if len(line.get_xdata()) > 1]
+    assert wide[0] > wide[1]  # seen where they lie on each other
+
+
+def test_scaling_of_what_does_not_fit_is_dashed() -> None:
+    lines = axes_of("scaling", [TOO_LARGE, FITS], boards=2).lines
+    assert [line.get_linestyle() for line in lines] == ["--", "-", ":"]
+
+
 def test_scaling_has_the_boards_that_are_asked_for_on_log2_axes() -> None:
     axes = axes_of("scaling", [TOO_LARGE], boards=4)
     assert [list(line.get_xdata()) for line in axes.lines] == [[1, 2, 4], [1, 2, 4]]
@@ -143,7 +168,7 @@ def test_speculation_marks_its_peak() -> None:
     target = make_target(TOO_LARGE, None, shape_config("llama2-7b"), 1)
     best = speculate(target, 64)
     gain = best.plain_s / best.per_token
-    assert names(axes)[0] == f"own-u280, best {gain:.2f}x at {best.length} rows"
+    assert names(axes)[0] == f"own-u280 (no hardware), best {gain:.2f}x at {best.length} rows"
     curve, dot = axes.lines[:2]
     assert list(dot.get_xdata()) == [best.length] and max(curve.get_ydata()) == dot.get_ydata()[0]
 

@@ -42,7 +42,7 @@ def test_plan_and_model_say_the_same_whole_time_first(target: OverlayTarget) -> 
     lines = [index for index, line in enumerate(said) if line.startswith(begin)]
     assert said[lines[0]].startswith(f"{begin}{whole:.3f} ms per token at context 128, ")
     assert all(said[index + 1].startswith("  dispatch ") for index in lines) and len(lines) == 2
-    assert said[lines[-1] + 2].startswith("  ideal: ") and "in FP16" in said[-1]
+    assert said[lines[-1] + 2].startswith("  ideal: ") and "planned as FP16" in said[0]
     found = json.loads(CliRunner().invoke(plan, (*PLAN, "--json")).output)["modelled"][0]
     assert found["modelled_ms_a_token"] == pytest.approx(whole)
     assert found["units_ms"] < whole / 2 and sum(found["shares"].values()) == pytest.approx(1)

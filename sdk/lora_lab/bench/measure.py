@@ -47,6 +47,8 @@ def compare(
     with ExitStack() as stack:
         bytes_read = [token_bytes(work) for work in works]
         buffers = [stack.enter_context(ReadBuffer(count)) for count in bytes_read]
+        if progress is not None:
+            progress(0, total)
         for number in range(total):
             index = number % len(works)
             found[index].append(run_round(works[index], buffers[index], bytes_read[index]))

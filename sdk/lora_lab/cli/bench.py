@@ -72,7 +72,7 @@ def _model(as_json: bool, model: str | None, **settings: Any) -> int:
     from lora_lab.bench.measure import measure
     from lora_lab.bench.report import table
 
-    with ProgressBar("rounds", unit="round") as progress:
+    with ProgressBar("rounds", unit="round", lines=True) as progress:
         report = measure(Path(model) if model else None, progress=progress, **settings)
     click.echo(json.dumps(report, indent=2) if as_json else for_people(table(report)))
     return 0
@@ -84,7 +84,7 @@ def _suite(
     from lora_lab.bench.plots import plot_curves
     from lora_lab.bench.suite import markdown, run_suite
 
-    with ProgressBar("measurements", unit="measurement") as progress:
+    with ProgressBar("measurements", unit="measurement", lines=True) as progress:
         report = run_suite(only, rounds=rounds, threads=threads, progress=progress)
     click.echo(json.dumps(report, indent=2) if as_json else for_people(markdown(report)))
     if plot is not None:

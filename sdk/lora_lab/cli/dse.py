@@ -92,16 +92,19 @@ def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror}") from None
     show(
-        f"wrote {path}; it can be planned with (lora plan --overlay). To run it, copy "
-        f"{base.image_path} beside it; behind XRT or SLASH also: lora overlay build {path}",
+        f"wrote {path}; lora plan --overlay {path} plans it, with longer times: overlays are "
+        "dispatched by the firmware, which for small models is most of a token, and folders are "
+        f"planned in the precision they have. To run it, copy {base.image_path} beside it; behind "
+        f"XRT or SLASH also: lora overlay build {path}",
         err=True,
     )
 
 
 NOTE = (
     "with dispatch by control in hardware, the host's accesses and sums of weights; by the "
-    "firmware that overlays have today it takes longer (lora plan --overlay); resources as LORA's "
-    "were, not counts of this project's units (lora lab model --resources)"
+    "firmware that overlays have today it takes longer, a small model many times (lora plan "
+    "--overlay); resources as LORA's were, not counts of this project's units (lora lab model "
+    "--resources)"
 )
 
 

@@ -38,7 +38,7 @@ Examples:
 USUAL_CONTEXT = 128  # as lora lab plot has
 VIEWS = {
     "listing": ("as_json",),
-    "validate": ("as_json",),
+    "validate": ("status", "as_json"),
     "analyses": ("as_json",),
     "cells": ("design", "as_json"),
     "fleet": ("as_json",),
@@ -83,6 +83,8 @@ VIEWS = {
 @click.option("--fleet", type=click.Path(path_type=Path), metavar="FILE",
               help="simulate GPUs that prefill and boards that decode")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
+@click.option("--status", metavar="NAME",
+              help="with --validate: rows of one status, as inconsistent")  # fmt: skip
 @click.option("--resources", "cells", is_flag=True,
               help="cells of designs by counts of the hardware source [--design: all]")  # fmt: skip
 @click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")
@@ -112,6 +114,7 @@ def model(
     trace: Path | None,
     fleet: Path | None,
     validate: bool,
+    status: str | None,
     cells: bool,
     analyses: bool,
     listing: bool,
@@ -126,8 +129,10 @@ def model(
         _list(as_json)
         return
     if validate:
-        _validate(as_json)
+        _validate(status, as_json)
         return
+    if status is not None:
+        raise RequestError("--status needs --validate")
     if analyses:
         _analyses(as_json)
         return
@@ -293,6 +298,8 @@ def _adapter(rank: int, mode: str | None) -> AdapterUse | None:
 
 def text(report: Report) -> str:
     """The report as text."""
+    from lora_lab.timing.report import DETAIL_TITLES, EXPOSED, ROOF_TITLES, part_title
+
     speed = f"{report.tokens_per_second:.1f} tokens/s"
     lines = [
         f"modelled: {report.design} on {report.boards} x {report.board}, {report.model}: "
@@ -300,16 +307,17 @@ def text(report: Report) -> str:
     ]
     for name, value in report.details.items():
         shown = f"{value:.3f}" if isinstance(value, float) else str(value)
-        lines.append(f"  {name.replace('_', ' '):<24} {shown}")
+        lines.append(f"  {DETAIL_TITLES.get(name, name.replace('_', ' ')):<24} {shown}")
     total = sum(report.breakdown_ms.values())
     for name, value in report.breakdown_ms.items():
         if value > 0:
             share = value / total
-            lines.append(f"  {name.replace('_', ' '):<24} {value:.3f} ms ({share:.1%})")
+            lines.append(f"  {part_title(name):<24} {value:.3f} ms ({share:.1%})")
     for name, share in report.utilisation.items():
-        lines.append(f"  {name + ' roof':<24} {share:.1%}")
+        lines.append(f"  {ROOF_TITLES[name]:<24} {share:.1%}")
     moved = ", ".join(f"{name} {size / 1e6:.2f} MB" for name, size in report.bytes.items())
     lines.append(f"  {'bytes per board':<24} {moved}")
+    lines.append(f"  note: {EXPOSED}")
     lines.extend(f"  note: {note}" for note in report.notes if note != "modelled")
     return "\n".join(lines)
 
@@ -359,10 +367,12 @@ def _fleet(path: Path, as_json: bool) -> None:
     click.echo(json.dumps(found, indent=2) if as_json else for_people(fleet_text(found)))
 
 
-def _validate(as_json: bool) -> None:
-    from lora_lab.timing.validate import summary, table, validate
+def _validate(status: str | None, as_json: bool) -> None:
+    from lora_lab.timing.validate import STATUSES, summary, table, validate
 
-    rows = validate()
+    if status not in (None, *STATUSES):
+        raise RequestError(f"status {status!r}; expected one of {', '.join(STATUSES)}")
+    rows = validate(status)
     if as_json:
         found: dict[str, Any] = {"rows": [row.as_dict() for row in rows], "summary": summary(rows)}
         click.echo(json.dumps(found, indent=2))

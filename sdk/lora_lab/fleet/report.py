@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from lora_host.naming import counted
 from lora_lab.fleet.capacity import Split, fleet_capacity, splits
 from lora_lab.fleet.description import FleetModel
 from lora_lab.fleet.service import exposed_transfer
@@ -18,6 +19,8 @@ NOTES = (
     "batch 1 on every card; GPUs as GLITCHES quotes them, other lengths scaled",
     "hand-over: both hops at the transfer rate, ahead of an idle cluster where it was computed "
     "before; boards have room for one sequence more than they compute",
+    "cards' time shared out: what the cards reach where each is always busy and requests are "
+    "divided among them to the fraction; the throughput is of requests simulated one by one",
     "left out: idle power, hosts, sampling, network, energy of transfers",
 )
 
@@ -37,6 +40,9 @@ def report(
         "response": fleet.load.response,
         "workers": [worker.name for worker in fleet.workers],
         "clusters": [cluster.name for cluster in fleet.clusters],
+        "boards": [f"{one.target.boards} x {one.target.board}" for one in fleet.clusters],
+        "requests": fleet.load.requests,
+        "per_second": fleet.load.per_second,
         "tokens_per_second": rate,
         "capacity_tokens_per_second": fleet_capacity(fleet),
         **_latencies(fleet, outcome),
@@ -45,8 +51,14 @@ def report(
         **_prices(fleet, rate),
         "splits": [_split(one) for one in splits(fleet)],
         "transfers": _transfers(fleet),
-        "notes": list(NOTES),
+        "notes": [*NOTES, *_of_designs(fleet)],
     }
+
+
+def _of_designs(fleet: FleetModel) -> list[str]:
+    """What is to be known of each kind of cluster."""
+    targets = {one.name: one.target for one in fleet.clusters}
+    return [f"{name}: {n}" for name, one in targets.items() for n in one.notes if n != "modelled"]
 
 
 def _rate(fleet: FleetModel, outcome: Outcome) -> float:
@@ -111,10 +123,15 @@ def _p99(values: Sequence[float]) -> float:
 
 def text(found: dict[str, Any]) -> str:
     """The report as text."""
-    workers, clusters = found["workers"], found["clusters"]
+    workers = found["workers"]
+    named = zip(found["clusters"], found["boards"], strict=True)
+    clusters = [f"{design} on {boards}" for design, boards in named]
+    rate = found["per_second"]
+    load = "one always waiting" if rate is None else f"{rate:g} a second"
     lines = [
         f"modelled: {_several(workers)} and {_several(clusters)}, {found['model']}, "
-        f"{found['prompt']} + {found['response']} tokens",
+        f"{counted(found['requests'], 'request')} of {found['prompt']} + {found['response']} "
+        f"tokens, {load}",
         f"  {'throughput':<28}{found['tokens_per_second']:.1f} tokens/s (cards' time shared out: "
         f"{found['capacity_tokens_per_second']:.1f})",
         f"  {'decoded by workers':<28}{found['share_decoded_by_workers']:.1%}",

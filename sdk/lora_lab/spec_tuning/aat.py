@@ -40,8 +40,10 @@ class LogFit:
     c: float
 
     def __call__(self, rows: int) -> float:
-        """At least 1: the target's own token is always emitted."""
-        return max(1.0, self.a + self.b * math.log(rows - self.c)) if rows > 1 else 1.0
+        """At least 1, the target's own token, and at most a token a row."""
+        if rows <= 1:
+            return 1.0
+        return min(float(rows), max(1.0, self.a + self.b * math.log(rows - self.c)))
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _sequences(target: ArrayTarget, context: int) -> int:
     """Sequences of `context` positions beside the weights in each board's HBM, at most those of a
     step. KV heads that boards share are held by each of them. Of stages the last one counts."""
     config, machine, layout = target.config, target.machine, target.layout
-    weights = layout.board_weights(config) * target.design.weight_bytes
+    weights = layout.board_bytes(config, target.design)
     heads = -(-config.kv_heads // layout.stage_boards)
     each = 2 * layout.layers(config) * heads * config.head_dim * machine.kv_bytes * context
     free = target.facts.capacity_bytes - weights
@@ -274,7 +274,9 @@ def _notes(target: ArrayTarget, hosts: Hosts, found: tuple[Split, ...]) -> list[
         notes.append(
             "nothing here runs a replica over several hosts: charged as if one host served all its "
             f"boards, and a network of {1e6 * network.round_trip_s:g} us a round trip and "
-            f"{8e-9 * network.bytes_per_second:g} Gb/s, both assumed"
+            f"{8e-9 * network.bytes_per_second:g} Gb/s, both assumed; a lone token has a "
+            f"{generate_accesses().tokens}th of a round trip, since boards choose so many by "
+            "themselves"
         )
     if any(split.stages > 1 for split in found):
         how = (

@@ -173,11 +173,6 @@ def load_design(name: str | Path) -> Design:
     raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
 
 
-def is_own(name: str) -> bool:
-    """Whether a design of the package is one of our own, whose hardware does not exist."""
-    return name in _shipped() and load_design(name).origin == "own"
-
-
 def _link(values: object, where: str) -> Link:
     """A link from its fields. RequestError names an unknown, missing or wrong one."""
     if not isinstance(values, dict):

@@ -53,17 +53,41 @@ class BoardFacts:
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft model: mean emitted tokens of a verification of `x` rows, and drafting time."""
+    """A draft model: mean emitted tokens of a verification of `x` rows, and drafting time.
+    `published`: the fewest and the most rows for which the curve was read from printed figures."""
 
     name: str
     title: str
     b: tuple[tuple[int, float], ...]
+    published: tuple[int, int]
     draft_base: float
     draft_slope: float
 
     def aat(self, x: int, context: int) -> float:
-        """Mean emitted tokens of a verification of x rows (root included) at a context; AAT(1) = 1
-        (equation 3 of the tree-speculation paper with C = 1/2)."""
+        """Mean emitted tokens of a verification of x rows (root included) at a context, never above
+        x: equation 3 of the tree-speculation paper with C = 1/2. Below the published rows a chain,
+        each of whose tokens is accepted with the probability that gives the shortest published
+        tree its value."""
+        fewest = self.published[0]
+        if x >= fewest:
+            return min(float(x), self._read(x, context))
+        p = _chain_probability(fewest, self._read(fewest, context))
+        return sum(p**depth for depth in range(x))
+
+    def basis(self, x: int) -> str:
+        """Where AAT of x rows comes from."""
+        fewest, most = self.published
+        if x == 1:
+            return "plain decoding"
+        if x < fewest:
+            return (
+                f"interpolated: a chain between 1 row and {fewest}, the fewest that were published"
+            )
+        if x <= most:
+            return f"read from figures published for {fewest} to {most} rows"
+        return f"extrapolated: figures were published for {most} rows at most"
+
+    def _read(self, x: int, context: int) -> float:
         (low, b_low), (high, b_high) = self.b[0], self.b[-1]
         fraction = math.log2(min(max(context, low), high) / low) / math.log2(high / low)
         b = b_low + (b_high - b_low) * fraction
@@ -72,6 +96,17 @@ class Draft:
     def draft_share(self, x: int) -> float:
         """Time of drafting x - 1 tokens, relative to a plain step; 0 for x = 1."""
         return self.draft_base + self.draft_slope * x if x > 1 else 0.0
+
+
+@cache
+def _chain_probability(rows: int, tokens: float) -> float:
+    """p of a chain of `rows` rows whose 1 + p + p^2 + ... are `tokens`, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fewer = sum(middle**depth for depth in range(rows)) < tokens
+        low, high = (middle, high) if fewer else (low, middle)
+    return low
 
 
 def _data(name: str) -> Any:
@@ -112,6 +147,7 @@ def drafts() -> Mapping[str, Draft]:
             name=name,
             title=entry["title"],
             b=tuple((int(context), float(b)) for context, b in entry["b"]),
+            published=(int(entry["published"][0]), int(entry["published"][1])),
             draft_base=float(entry["draft_base"]),
             draft_slope=float(entry["draft_slope"]),
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 from lora_host.data import data_folder
 from lora_host.errors import RequestError
-from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.designs import Design, load_design
 from lora_lab.timing.facts import DATA, BoardFacts, board_facts
@@ -51,6 +50,11 @@ class Fit:
     counted_for_board: bool
     not_counted: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """Of a wide card, some of whose parts are estimates, "planned"."""
+        return "planned" if self.design in wide_names() else "counted"
+
     def total(self, resource: str) -> float:
         """Of all parts, in LUTs (those that are memory too), registers, DSPs, blocks of 36 Kbit or
         UltraRAMs."""
@@ -70,7 +74,7 @@ class Fit:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "label": "counted",
+            "label": self.label,
             "design": self.design,
             "board": self.board.name,
             "parts": [
@@ -117,7 +121,8 @@ def memory_uram(size: int) -> int:
 
 
 def fit_names() -> tuple[str, ...]:
-    """Designs that have counts, and wide cards, whose parts are planned or counted."""
+    """Designs that have counts, the hardware source among them, and wide cards, whose parts are
+    planned or counted."""
     counted = (name for name, one in _data()["designs"].items() if not one.get("abstract"))
     return (*counted, *(name for name in wide_names() if wide_card(name).planned))
 
@@ -129,19 +134,22 @@ def _merged(name: str) -> dict[str, Any]:
         "board": one.get("board", below.get("board")),
         "parts": {**below["parts"], **one.get("parts", {})},
         "memory": {**below["memory"], **one.get("memory", {})},
+        "not_counted": one.get("not_counted", _data()["not_counted"]),
     }
 
 
 def fit(name: str) -> Fit:
     """What the design `name` takes. RequestError: there are no counts of it."""
     if name not in fit_names():
-        raise RequestError(f"design {name!r} has no counts; {did_you_mean(name, fit_names())}")
+        raise RequestError(
+            f"design {name!r} has no counts (docs/rtl.md); expected {', '.join(fit_names())}"
+        )
     if name in wide_names():
         return _wide(wide_card(name))
     found = _merged(name)
     board = board_facts(found["board"])
     shell = _data()["shell"].get(board.name)
-    parts = [Part(part, number, counts()[part]) for part, number in found["parts"].items()]
+    parts = [Part(part, n, counts()[part]) for part, n in found["parts"].items() if n]
     none = dict.fromkeys(RESOURCES, 0.0)
     parts += [
         Part(f"{title}, {size >> 20} MiB", 1, {**none, "uram": float(memory_uram(size))})
@@ -155,7 +163,7 @@ def fit(name: str) -> Fit:
         parts=tuple(parts),
         most=_data()["most"],
         counted_for_board=shell is not None,
-        not_counted=tuple(_data()["not_counted"]),
+        not_counted=tuple(found["not_counted"]),
     )
 
 
@@ -192,8 +200,7 @@ def fit_lines(found: Fit) -> list[str]:
     head = f"{'':<31}{'count':>7}" + "".join(
         f"{name.upper():>{WIDTHS[name]}}" for name in RESOURCES
     )
-    label = "planned" if found.design in wide_names() else "counted"
-    lines = [f"{label}: {found.design} on {found.board.title}", head]
+    lines = [f"{found.label}: {found.design} on {found.board.title}", head]
     for part in found.parts:
         lines += _row(part.name, part.instances, {n: _number(part.total(n)) for n in RESOURCES})
     lines += _row("sum", None, {name: _number(found.total(name)) for name in RESOURCES})

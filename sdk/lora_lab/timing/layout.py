@@ -11,6 +11,7 @@ from lora_lab.timing.shape import block_weights, head_weights
 from lora_sdk.plan.partition import check_stages, shard
 
 if TYPE_CHECKING:
+    from lora_lab.timing.designs import ArrayDesign
     from lora_sdk.model.spec import ModelConfig
 
 CROSS_CAGES = 4  # a ring of each stage takes two, cables to the stages before and behind two
@@ -72,10 +73,13 @@ class Layout:
             shard(config.layers, 1, index, self.stages).start for index in range(1, self.stages)
         )
 
-    def board_weights(self, config: ModelConfig) -> float:
-        """Weights of a board of the last stage, which has the most layers and lm_head."""
+    def board_bytes(self, config: ModelConfig, design: ArrayDesign) -> float:
+        """Bytes that a step reads of the weights of a board of the last stage, which has the most
+        layers, and lm_head if the design has it."""
         layers = block_weights(config) * self.layers(config) / config.layers
-        return (layers + head_weights(config)) / self.stage_boards
+        head = head_weights(config) * (design.head_bits / 8 or design.weight_bytes)
+        whole = layers * design.weight_bytes + (head if design.lm_head else 0.0)
+        return whole / self.stage_boards
 
 
 def _cages(board: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_lab.timing.report import Report, Totals, utilisation
-from lora_lab.timing.target import Target
+from lora_lab.timing.target import ArrayTarget, Target
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -68,19 +68,21 @@ def token_time(
     """One steady-state token at `context` positions. RequestError: argument out of range."""
     _check("context", context, MAX_CONTEXT)
     if mode == "ar":
-        return _report(target, model, mode, target.decode(context), 1, {"context": context})
+        details: dict[str, object] = {"context": context}
+        return _report(target, model, mode, target.decode(context), 1, details, context)
     found = speculate(target, context, length)
-    details: dict[str, object] = {
+    details = {
         "context": context,
         "verification_length": found.length,
         "aat": found.aat,
+        "aat_basis": target.draft.basis(found.length) if target.draft else "",
         "verify_ms": found.verify_s * 1e3,
         "draft_ms": found.draft_s * 1e3,
         "plain_ms": found.plain_s * 1e3,
         "speedup": found.plain_s / found.per_token,
         "draft_model": target.draft.title if target.draft else "",
     }
-    return _report(target, model, mode, found.totals, 1, details)
+    return _report(target, model, mode, found.totals, 1, details, context)
 
 
 def run_time(
@@ -108,7 +110,7 @@ def run_time(
         "prefill_ms": first.seconds * 1e3,
         "decode_ms_per_token": decoding.seconds / outputs * 1e3,
     }
-    return _report(target, model, mode, totals, outputs, details)
+    return _report(target, model, mode, totals, outputs, details, inputs + outputs)
 
 
 def decode_time(target: Target, first: int, count: int) -> Totals:
@@ -152,8 +154,11 @@ def _check(what: str, value: int, high: int) -> None:
 
 
 def _report(
-    target: Target, model: str, mode: str, totals: Totals, tokens: int, details: dict[str, object]
-) -> Report:
+    target: Target, model: str, mode: str, totals: Totals, tokens: int,
+    details: dict[str, object], context: int,
+) -> Report:  # fmt: skip
+    """`context`: the last one."""
+    more = target.notes_at(context) if isinstance(target, ArrayTarget) else ()
     return Report(
         label="modelled",
         design=target.name,
@@ -167,5 +172,5 @@ def _report(
         bytes={name: round(value) for name, value in totals.bytes.items()},
         utilisation=utilisation(totals, target.roofs),
         details=details,
-        notes=target.notes,
+        notes=(*target.notes, *more),
     )

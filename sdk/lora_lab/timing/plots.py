@@ -9,7 +9,6 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.naming import counted, install
-from lora_lab.timing.designs import is_own
 from lora_lab.timing.model import check_positions, speculate, token_time
 from lora_lab.timing.report import part_title
 from lora_lab.timing.target import Target, make_target
@@ -19,7 +18,8 @@ from lora_sdk.plan.partition import BOARD_COUNTS, check_board_count
 FORMATS = (".png", ".svg")
 LENGTHS = range(1, 33)
 FEW_MS = 0.1  # below, microseconds are shown
-HOLLOW = "hollow, dashed, hatched: does not fit its board"
+HOLLOW = "hollow, dashed, hatched: does not fit its board, or is a plan without source"
+NO_HARDWARE = "no hardware"  # in the notes of designs of our own and of plans
 SMALL = 0.012  # of the longest bar: what is thinner cannot be seen
 KINDS = ("breakdown", "scaling", "roofline", "speculation")
 
@@ -76,8 +76,17 @@ def _target(design: str, model: str, boards: int, context: int) -> Target:
 
 
 def _fits(target: Target) -> bool:
-    """False: by counts, or by its memory, the board is too small."""
-    return not any("not fit" in note for note in target.notes)
+    """False: by counts, or by its memory, the board is too small, or the design is a plan."""
+    return not any("not fit" in note or "are planned" in note for note in target.notes)
+
+
+def _unbuilt(target: Target) -> bool:
+    return any(note.startswith(NO_HARDWARE) for note in target.notes)
+
+
+def _name(target: Target) -> str:
+    """With what a reader must know."""
+    return f"{target.name} ({NO_HARDWARE})" if _unbuilt(target) else target.name
 
 
 def _marker(target: Target, color: Any) -> dict[str, Any]:
@@ -91,9 +100,9 @@ def _line(target: Target) -> str:
     return "-" if _fits(target) else "--"
 
 
-def _footnotes(axes: Any, targets: Sequence[Target]) -> None:
+def _footnotes(axes: Any, targets: Sequence[Target], more: Sequence[str] = ()) -> None:
     """What is to be known of the designs, below the axes."""
-    lines = [] if all(map(_fits, targets)) else [HOLLOW]
+    lines = [*([] if all(map(_fits, targets)) else [HOLLOW]), *more]
     for target in {target.name: target for target in targets}.values():
         lines += [f"{target.name}: {note}" for note in target.notes if note != "modelled"]
     footnotes(axes, lines)
@@ -125,7 +134,12 @@ def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, conte
         _parts(axes, parts[0], targets[0])
     else:
         _stacks(axes, _visible(parts), targets)
-    _footnotes(axes, targets)
+    fitted = [one.name for one in targets if one.small_operations_fitted]
+    left_out = (
+        f"{', '.join(fitted)}: activations, rotation, residual sums, quantizing and stores of "
+        "K and V have no part of their own, as start-ups fitted to a paper's times contain them"
+    )
+    _footnotes(axes, targets, [left_out] if fitted else [])
 
 
 def _unit(ms: float) -> tuple[str, float]:
@@ -164,7 +178,10 @@ def _stacks(axes: Any, bars: Sequence[dict[str, float]], targets: Sequence[Targe
 
     unit, scale = _unit(max(sum(bar.values()) for bar in bars))
     bottom = [0.0] * len(bars)
-    titles = [f"{one.name}\n(no hardware)" if is_own(one.name) else one.name for one in targets]
+    titles = [
+        "\n".join((one.name, one.precision, *[f"({NO_HARDWARE})"] * _unbuilt(one)))
+        for one in targets
+    ]
     drawn: Any = None
     legend: list[Any] = []
     for number, part in enumerate(bars[0]):
@@ -210,8 +227,9 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
         times = [token_time(target, model, context).latency_ms for target in targets]
         gains = [times[0] / time for time in times]
         color = f"C{number}"
-        reached = f"{name}, {gains[-1]:.3g}x on {counts[-1]}"
-        axes.plot(counts, gains, label=reached, **_marker(targets[0], color))
+        reached = f"{_name(targets[0])}, {gains[-1]:.3g}x on {counts[-1]}"
+        style = _line(targets[0])
+        axes.plot(counts, gains, label=reached, linestyle=style, **_marker(targets[0], color))
         seen += targets
     axes.plot(counts, counts, color="gray", linestyle=":", label="ideal")
     axes.set_xscale("log", base=2)
@@ -246,8 +264,10 @@ def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, contex
         xs = [intensity / 4, ridge, 4 * max(ridge, intensity)]
         ys = [min(roofs.compute, x * roofs.memory) / 1e9 for x in xs]
         roof = min(roofs.compute, intensity * roofs.memory)
-        axes.loglog(xs, ys, color=color, linestyle=_line(target),
-                    label=f"{target.name}, {reached / roof:.0%} of its roof")  # fmt: skip
+        above = len(targets) - 1 - number  # roofs that lie on each other: the first is the widest
+        axes.loglog(xs, ys, color=color, linestyle=_line(target), linewidth=1.5 + 2 * above,
+                    alpha=1.0 if above == 0 else 0.6,
+                    label=f"{_name(target)}, {reached / roof:.0%} of its roof")  # fmt: skip
         axes.loglog([intensity], [reached / 1e9], **_marker(target, color))
     axes.plot([], [], marker="o", color="gray", linestyle="", label=f"a token at context {context}")
     axes.set_xlabel("MACs per byte of memory")
@@ -267,7 +287,7 @@ def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, con
         gains = [entry.plain_s / entry.per_token for entry in rounds]
         color = f"C{number}"
         best = max(range(len(gains)), key=gains.__getitem__)
-        peak = f"{target.name}, best {gains[best]:.2f}x at {counted(LENGTHS[best], 'row')}"
+        peak = f"{_name(target)}, best {gains[best]:.2f}x at {counted(LENGTHS[best], 'row')}"
         axes.plot(list(LENGTHS), gains, color=color, linestyle=_line(target), label=peak)
         axes.plot([LENGTHS[best]], [gains[best]], **_marker(target, color))
     axes.axhline(1.0, color="gray", linestyle=":", label="plain decoding")

@@ -27,11 +27,29 @@ class Totals:
 
 PART_TITLES = {
     "vfu": "vector unit",
-    "kv": "K and V",
+    "kv": "stores of K and V",
     "link_exposed": "links",
     "scrub": "sums of weights",
+    "issue": "issue of loads",
 }
-"""Parts of a time whose name does not say what they are."""
+"""Parts of a time whose name does not say what they are, for all texts and plots."""
+DETAIL_TITLES = {
+    "verification_length": "rows of the tree",
+    "aat": "AAT, tokens a round",
+    "aat_basis": "AAT is",
+    "verify_ms": "verification ms",
+    "plain_ms": "plain token ms",
+}
+ROOF_TITLES = {
+    "memory": "of the memory's peak",
+    "compute": "of its multipliers",
+    "link": "of its link ports",
+}
+EXPOSED = (
+    "parts are exposed time, by which an operation ends after all before it: its start first, "
+    "then its work in the vector unit, then what is left; what is hidden behind another part "
+    "counts there"
+)
 SMALLEST_SHARE = 0.005
 
 
@@ -53,7 +71,8 @@ def shares_text(by: Mapping[str, float], whole: float) -> str:
 @dataclass(frozen=True)
 class Roofs:
     """Peaks of one board: memory and link bytes per second, multiply-accumulates per second.
-    `memory` is the vendor's peak, regardless of the design."""
+    `memory` is the vendor's peak, but of the hardware source its one port; `compute` is that of the
+    design's own multipliers, all in use."""
 
     memory: float
     compute: float

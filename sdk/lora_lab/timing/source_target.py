@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lora_host import abi
 from lora_host.boards import load_board
 from lora_host.errors import RequestError
 from lora_host.naming import counted
@@ -15,7 +16,7 @@ from lora_lab.timing import step as steps
 from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_step import card_step_of
 from lora_lab.timing.card_time import CardTiming
-from lora_lab.timing.facts import Draft, drafts
+from lora_lab.timing.facts import Draft, board_facts, drafts
 from lora_lab.timing.list_ops import ListTiming
 from lora_lab.timing.machine import machine_of_overlay
 from lora_lab.timing.ops import DISPATCH
@@ -48,6 +49,11 @@ class SourceTarget:
             )
         overlay = load_overlay(SOURCE_TARGETS[name])
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
+        port, peak = abi.LINE_BYTES * overlay.clock_hz, board_facts(overlay.board.name)
+        notes.append(
+            f"its memory, the roof here, is one port of a line a cycle: {port / 1e9:g} GB/s of the "
+            f"board's {peak.bytes_per_second / 1e9:g}"
+        )
         if config.quantization is None:
             config = quantized_as(config, overlay.precision)
             assert config.quantization is not None
@@ -56,15 +62,16 @@ class SourceTarget:
         plan = make_plan(config, overlay, load_board(overlay.board.name), 1)
         self.name, self.board, self.boards = name, overlay.board.name, 1
         self.notes: tuple[str, ...] = tuple(notes)
+        assert config.quantization is not None
+        self.precision, self.small_operations_fitted = config.quantization.scheme.upper(), False
         self.draft: Draft | None = drafts()["longspec"]
         self.clock_hz, self.row_limit = float(overlay.clock_hz), plan.row_limit
         commands = lower(config, plan, 0, unit_scales(config))
         self._lists = ListTiming(machine_of_overlay(overlay), plan, 0, commands)
         costs = replace(card_costs(), lanes=SOURCE_LANES)
         self._card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * overlay.clock_hz, costs)
-        banks = [overlay.board.banks[bank].bandwidth for bank in overlay.weight_banks]
         products = 128 * self.clock_hz  # of the INT8 array: a line of 128 4-bit weights a cycle
-        self.roofs = Roofs(float(sum(banks)), products, 0.0)
+        self.roofs = Roofs(port, products, 0.0)
 
     def decode(self, context: int) -> Totals:
         """One token that attends to `context` positions."""

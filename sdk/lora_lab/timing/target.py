@@ -9,6 +9,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
+from lora_lab.timing.counted_attention import attention_note
 from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
 from lora_lab.timing.facts import Draft, board_facts, drafts
 from lora_lab.timing.fit import unbuilt_note
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """Times the three kinds of step. `bytes` are per board."""
+    """Times the three kinds of step. `bytes` are per board. `precision` of its weights and
+    activations. `small_operations_fitted`: operations that neither multiply nor norm are in
+    start-ups fitted to a paper's times, and have no part of their own."""
 
     name: str
+    precision: str
+    small_operations_fitted: bool
     board: str
     boards: int
     draft: Draft | None
@@ -65,6 +70,8 @@ class ArrayTarget:
         self.machine = machine_of(design, self.facts)
         self.design, self.config, self.adapter = design, config, adapter
         self.name, self.board, self.boards = design.name, board, boards
+        self.precision = design.precision.upper()
+        self.small_operations_fitted = design.operations == "fitted"
         self.draft = drafts()[design.speculation] if design.speculation else None
         link = self.machine.port_rate * self.machine.clock_hz * (2 if boards > 2 else 1)
         self.roofs = Roofs(
@@ -99,6 +106,15 @@ class ArrayTarget:
         timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
 
+    def notes_at(self, context: int) -> tuple[str, ...]:
+        """What is to be said of a time at this context."""
+        if self.design.origin != "own":
+            return ()
+        charged = self.decode(context).by.get(ATTENTION, 0.0) * 1e3
+        boards = self.layout.stage_boards
+        note = attention_note(self.design, self.config, boards, context, charged)
+        return () if note is None else (note,)
+
     def _notes(self) -> tuple[str, ...]:
         design, config = self.design, self.config
         found = ["modelled"]
@@ -125,7 +141,7 @@ class ArrayTarget:
                 f"timed on {self.boards} boards, on which nothing here runs: expected "
                 f"{', '.join(map(str, BOARD_COUNTS))}"
             )
-        share = self.layout.board_weights(config) * design.weight_bytes
+        share = self.layout.board_bytes(config, design)
         if share > self.facts.capacity_bytes:
             found.append(
                 f"does not fit: {share / 1e9:.2f} GB of weights per board, "
@@ -152,6 +168,8 @@ class StreamTarget:
         facts = board_facts(board)
         self.model = StreamModel(design, facts, config)
         self.name, self.board, self.boards = design.name, board, boards
+        self.precision = "W4A8" if design.weight_bits == 4 else f"{design.weight_bits:g} bits"
+        self.small_operations_fitted = True
         self.draft = drafts()[design.speculation] if design.speculation else None
         self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
@@ -204,6 +222,9 @@ class OverlayTarget:
         self.timing = OverlayTiming(config, plan)
         self.row_limit = plan.row_limit
         self.name, self.board, self.boards = chosen.name, chosen.board.name, boards
+        found = config.quantization
+        self.precision = "FP16" if found is None else found.scheme.upper()
+        self.small_operations_fitted = False
         self.draft: Draft | None = drafts()["longspec"]
         machine = self.timing.machine
         banks = [chosen.board.banks[bank].bandwidth for bank in chosen.weight_banks]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,19 +96,27 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The comparison as text: one line per row, then the summary and the fitted parameters."""
-    lines = [
-        f"{'status':<13}{'published':>18}{'modelled':>10}{'error':>7}  source, metric, conditions"
+    """The comparison as text: the summary, one line per row, reasons that several rows have, the
+    summary again and the fitted parameters."""
+    reasons = Counter(row.note for row in rows if row.note)
+    often = (note for note, count in reasons.items() if count > 1)
+    numbers = {note: number for number, note in enumerate(often, 1)}
+    found = summary(rows)
+    short = [
+        f"{key:<28} {f'{value:.2%}' if isinstance(value, float) else value}"
+        for key, value in sorted(found.items())
     ]
-    lines.extend(_line(row) for row in rows)
+    lines = [
+        *short,
+        "",
+        f"{'status':<13}{'published':>18}{'modelled':>10}{'error':>7}  source, metric, conditions",
+    ]
+    lines.extend(_line(row, numbers) for row in rows)
+    lines.append("")
+    lines.extend(f"[{number}] {note}" for note, number in numbers.items())
     lines.append("")
     lines.extend(f"{status:<13} {meaning}" for status, meaning in STATUSES.items())
-    lines.append("")
-    found = summary(rows)
-    for key in sorted(found):
-        value = found[key]
-        lines.append(f"{key:<28} {f'{value:.2%}' if isinstance(value, float) else value}")
-    lines.append("")
+    lines += ["", *short, ""]
     lines.append("fitted parameters")
     for entry in parameters().values():
         lines.append(f"  {entry.name:<28} {entry.value:<8g} {entry.unit}: {entry.meaning}")
@@ -115,10 +124,13 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, numbers: Mapping[str, int]) -> str:
+    """`numbers`: of reasons that stand below the table."""
     model = f"{row.model:.4g}" if row.model is not None else "-"
     error = f"{row.error:+.1%}" if row.error is not None else ""
     what = f"{row.source}: {row.metric}" + (f", {row.conditions}" if row.conditions else "")
     note = f"  ({row.note})" if row.note else ""
+    if row.note in numbers:
+        note = f"  [{numbers[row.note]}]"
     value = f"{row.published} {row.unit}".strip()
     return f"{row.status:<13}{value:>18}{model:>10}{error:>7}  {what}{note}"

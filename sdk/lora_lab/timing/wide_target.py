@@ -48,6 +48,7 @@ class WideTarget:
             )
         self.name, self.board, self.boards, self.config = name, self.card.board, boards, config
         self.draft: Draft | None = drafts()[DRAFT]
+        self.precision, self.small_operations_fitted = "W4A8", False
         card, facts = self.card, board_facts(self.card.board)
         products = card.channels * card.rows * MULTIPLIERS * card.clock_hz
         link = card.link_lines * LINE * card.clock_hz * (2 if boards > 2 else 1)

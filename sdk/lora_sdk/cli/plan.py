@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,10 +19,15 @@ from lora_sdk.model.model_files import model_files
 from lora_sdk.model.shapes import find_shape
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
+from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
 
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+QUANTIZED = ("w8a8", "w4a8", "w4a16")
 OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv",
            "gguf_weights")  # fmt: skip
 
@@ -75,7 +80,7 @@ def plan(
     load = _beam_load(beams, batch, prompt, response)
     name = options["model"]
     adapters, more = take_adapters(options)
-    shape = find_shape(name)
+    shape = _shape(name, options["overlay"])
     if shape is not None:
         options["model"] = None
     requested = EngineOptions(**options, **more)
@@ -108,20 +113,55 @@ def plan(
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
+    if shape is not None:
+        show(f"{name}, a shape without weights, planned as {_formats(config)}")
     show(table(found).rstrip("\n"))
     for line in [MISSING] if lab is None else lab.token_lines(found["modelled"]):
         show(line)
     if load is not None:
         lines = beam_lines(found["beam_search"])
         if lab is not None:
-            lines += lab.beam_time_lines(found["beam_search"]["modelled"])
+            lines += lab.beam_time_lines(found["beam_search"]["modelled"]) or [
+                _too_long(load, config)
+            ]
         for line in lines:
             show(line)
     if show_requests:
         for line in request_lines(found["requests"]):
             show(line)
-    if shape is not None:
-        show(f"{name}: a shape, in FP16; for fewer bits plan the folder of 'lora quantize'")
+
+
+def _shape(name: str | None, overlay: str | None) -> ModelConfig | None:
+    """A shape in the precision of the overlay that is named, else in FP16, as `lora lab model`
+    takes it; None where it is no shape."""
+    from lora_host.overlay import load_overlay
+
+    config = find_shape(name)
+    if config is None:
+        return None
+    precision = "fp16" if overlay is None else load_overlay(overlay).precision
+    return config if precision not in QUANTIZED else quantized_as(config, precision)
+
+
+def _formats(config: ModelConfig) -> str:
+    """The weights and the KV cache, for people."""
+    found = config.quantization
+    if found is None:
+        return "FP16; --overlay lora_w4a8_u280 has fewer bits"
+    return f"{found.scheme.upper()} with {found.kv} K and V, the overlay's precision"
+
+
+def _too_long(load: BeamLoad, config: ModelConfig) -> str:
+    """Why a beam search has no times."""
+    positions = load.prompt + load.response - 1
+    if positions > config.positions:
+        return (
+            f"  no times: {load.prompt} and {load.response} tokens take {positions} positions, "
+            f"the model has {config.positions}; give a shorter --prompt or --response"
+        )
+    return (
+        f"  no times: no prompt with {load.beams} beams fits the boards and the overlay's sequences"
+    )
 
 
 def _beam_load(
