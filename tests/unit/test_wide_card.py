@@ -45,6 +45,29 @@ def test_the_page_has_what_the_model_says(mode: str) -> None:
         assert speed == (plain if mode == "ar" else tree), (name, boards)
 
 
+def test_several_boards_are_told_to_be_too_good() -> None:
+    """Beside the table, and in the command's notes."""
+    notes = [make_target("wide-u280", None, CONFIG, boards).notes for boards in (1, 4)]
+    assert [any("too good" in note for note in one) for one in notes] == [False, True]
+    head = PAGE.partition("## What it would reach")[2].partition("## How a layer goes")[0]
+    told = "324.1 and\n458.4"
+    assert "figures of four boards are too good" in head and told in head
+    card = changed(wide_card("wide-u280"), part_cycles=39)
+    target = make_target("wide-u280", None, CONFIG, 4)
+    target.card = card  # type: ignore[attr-defined]
+    assert f"{token_time(target, '', 128).tokens_per_second:.1f}" == "324.1"
+
+
+def test_a_measured_rate_of_memory_is_charged_as_the_page_says() -> None:
+    """0.92 of 460 GB/s, over 32 banks at 250 MHz."""
+    rate = 0.92 * 460e9 / 32 / (64 * 250e6)
+    assert f"{rate:.3f}" == "0.827" and "0.827 of a line, which is 0.92 of 460 GB/s" in PAGE
+    target = make_target("wide-u280", None, CONFIG, 1)
+    target.card = changed(wide_card("wide-u280"), line_rate=0.827)  # type: ignore[attr-defined]
+    speed = f"{token_time(target, '', 128).tokens_per_second:.1f}"
+    assert f"for a U280, {speed} and 185.0" in PAGE
+
+
 def test_each_constant_says_where_it_comes_from_and_stands_in_the_page() -> None:
     for name in wide_names():
         for key, constant in wide_card(name).constants.items():
