@@ -6,8 +6,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from click.testing import CliRunner
 
 from lora_host.errors import RequestError
+from lora_lab.cli.spec import spec
 from lora_lab.timing import costs
 from lora_lab.timing import step as steps
 from lora_lab.timing.command_count import command_count
@@ -236,6 +238,8 @@ def test_where_acceptance_comes_from_is_told() -> None:
         assert words in draft.basis(rows)
     found = token_time(target("own-u280", "llama2-7b"), "", 128, "sd", 3)
     assert "interpolated" in found.details["aat_basis"]
+    said = CliRunner().invoke(spec, ["design", "own-u280", "llama2-7b", "-c", "128"]).stdout
+    assert "note: AAT of 3 rows: interpolated" in said and "note: no hardware of this" in said
 
 
 def test_what_does_not_go_together_is_refused_in_one_line() -> None:

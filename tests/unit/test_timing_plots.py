@@ -170,6 +170,7 @@ def test_speculation_marks_its_peak() -> None:
     gain = best.plain_s / best.per_token
     assert names(axes)[0] == f"own-u280 (no hardware), best {gain:.2f}x at {best.length} rows"
     curve, dot = axes.lines[:2]
+    assert "2 and 3 rows interpolated" in " ".join(axes.figure.get_supxlabel().split())
     assert list(dot.get_xdata()) == [best.length] and max(curve.get_ydata()) == dot.get_ydata()[0]
 
 

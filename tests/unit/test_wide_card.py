@@ -22,6 +22,7 @@ from lora_sdk.model.shapes import shape_config
 CONFIG = shape_config("llama2-7b")
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "wide_card.md").read_text(encoding="utf-8")
+CHANGED = re.compile(r"`(\w+)` ([\d.]+)")
 TABLE = re.compile(r"^\| `(wide-[\w-]+)` \| (\d) x \w+ \| ([\d.]+) \| ([\d.]+) \|", re.MULTILINE)
 
 
@@ -66,6 +67,19 @@ def test_a_measured_rate_of_memory_is_charged_as_the_page_says() -> None:
     target.card = changed(wide_card("wide-u280"), line_rate=0.827)  # type: ignore[attr-defined]
     speed = f"{token_time(target, '', 128).tokens_per_second:.1f}"
     assert f"for a U280, {speed} and 185.0" in PAGE
+VARIED = re.compile(r"^\| ([^|]*`\w+` [\d.].*) \| ([\d.]+), ([\d.]+) \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("mode", ["ar", pytest.param("sd", marks=pytest.mark.slow)])
+def test_variations_of_the_page_are_those_of_a_file(mode: str, tmp_path: Path) -> None:
+    found = VARIED.findall(PAGE)
+    assert len(found) == 6
+    path = tmp_path / "mine.yaml"
+    for what, plain, tree in found:
+        constants = ", ".join(f"{name}: {value}" for name, value in CHANGED.findall(what))
+        path.write_text(f"mine: {{base: wide-u280, constants: {{{constants}}}}}")
+        report = token_time(make_target(str(path), None, CONFIG, 4), "", 128, mode)
+        assert f"{report.tokens_per_second:.1f}" == (plain if mode == "ar" else tree), what
 
 
 def test_each_constant_says_where_it_comes_from_and_stands_in_the_page() -> None:
@@ -126,7 +140,7 @@ def test_what_a_file_or_request_has_wrong_is_named(
     monkeypatch.setattr(cards, "data_folder", lambda _: tmp_path)
     for wrong, words in (
         (text.replace("  rows: [3, planned", "  rows: [3, hoped"), "rows is"),
-        (text.replace("  rows: [3,", "  rows: [-3,"), "at least 0"),
+        (text.replace("  rows: [3,", "  rows: [-3,"), "above 0"),
         (text.replace("  rows: [3,", "  rouws: [3,"), "'rouws'"),
         (text + "speed: 9\n", "'speed'"),
     ):

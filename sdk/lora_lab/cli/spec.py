@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_lab.cli.spec_tune import collect, tune
 from lora_sdk.cli.folding import for_people
 from lora_sdk.cli.lazy_group import WholeGroup
@@ -93,7 +94,8 @@ def design(
 ) -> None:
     """The best verification length of a design with its published draft.
 
-    Modelled. Nothing is run and no trees are searched: AAT is the published curve."""
+    Modelled. Nothing is run and no trees are searched: AAT, tokens a round, is the published curve,
+    below its rows interpolated."""
     from lora_lab.spec_tuning.modelled import DesignTimes
     from lora_lab.spec_tuning.roofline import roofline
     from lora_lab.spec_tuning.tune import FixedDraft
@@ -121,6 +123,7 @@ def design(
                 "context": context,
                 "rows": best.rows,
                 "aat": best.aat,
+                "aat_basis": target.draft.basis(best.rows),
                 "ridge": line.ridge,
                 "plain_tokens_per_second": line.plain,
                 "tokens_per_second": best.effective,
@@ -129,7 +132,8 @@ def design(
         )
     if as_json:
         values = {"label": "modelled", "design": target.name, "board": target.board,
-                  "model": model, "draft": target.draft.title, "contexts": found}  # fmt: skip
+                  "model": model, "draft": target.draft.title, "contexts": found,
+                  "notes": list(target.notes)}  # fmt: skip
         click.echo(json.dumps(values, indent=2))
         return
     head = f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}"
@@ -141,3 +145,8 @@ def design(
             f"{entry['plain_tokens_per_second']:8.2f} {entry['tokens_per_second']:9.2f} "
             f"{entry['speedup']:9.2f}"
         )
+    for rows, basis in sorted({entry["rows"]: entry["aat_basis"] for entry in found}.items()):
+        click.echo(for_people(f"  note: AAT of {counted(rows, 'row')}: {basis}"))
+    for note in target.notes:
+        if note != "modelled":
+            click.echo(for_people(f"  note: {note}"))

@@ -13,6 +13,7 @@ from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.design_fields import check_fields
 from lora_lab.timing.facts import DATA, only_known, resolved
+from lora_lab.timing.wide_card import wide_names
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,10 @@ def _whole(
     if base is None:
         return own
     if not isinstance(base, str) or base not in table or base in (*above, name):
-        raise RequestError(f"design {name}: base {base!r:.60} is not another design")
+        raise RequestError(
+            f"design {name}: base {base!r:.60} is not another design; expected one of "
+            f"{', '.join((*design_names(), *wide_names()))}"
+        )
     return {**_whole(table, base, (*above, name)), **own}
 
 

@@ -167,4 +167,7 @@ def only_known(kind: type, values: Mapping[str, object], where: str) -> None:
     known = [field.name for field in fields(kind)]
     for name in values:
         if name not in known:
-            raise RequestError(f"{where}: unknown field {name!r}; {did_you_mean(name, known)}")
+            raise RequestError(
+                f"{where}: unknown field {name!r}; {did_you_mean(str(name), known)} All fields: "
+                "docs/timing.md, A design of your own"
+            )

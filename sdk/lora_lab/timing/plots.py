@@ -295,7 +295,10 @@ def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, con
     axes.set_ylabel("speed-up over plain decoding")
     axes.set_title(f"{model}, context {context}, {counted(boards, 'board')}")
     axes.legend(fontsize=8)
-    _footnotes(axes, targets)
+    drafts = {target.draft for target in targets if target.draft is not None}
+    bases = [f"acceptance of {draft.title}: 2 and 3 rows {draft.basis(2)}; others "
+             f"{draft.basis(draft.published[0])}" for draft in drafts]  # fmt: skip
+    _footnotes(axes, targets, bases)
 
 
 DRAWERS = {

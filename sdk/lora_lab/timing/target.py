@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
@@ -22,6 +23,7 @@ from lora_lab.timing.schedule import Timeline, schedule
 from lora_lab.timing.shape import block_weights, head_weights, kv_elements
 from lora_lab.timing.shape_ops import step_ops
 from lora_lab.timing.stream_model import StreamModel, StreamTime
+from lora_lab.timing.wide_card import WideCard, wide_card, wide_file, wide_names
 from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.partition import BOARD_COUNTS
 
@@ -299,7 +301,6 @@ def make_target(
     RequestError names an unknown or conflicting argument."""
     from lora_host.overlay import overlay_names
     from lora_lab.timing.source_target import SOURCE_TARGETS, SourceTarget
-    from lora_lab.timing.wide_card import wide_names
     from lora_lab.timing.wide_target import WideTarget
 
     if boards < 1:
@@ -327,12 +328,13 @@ def make_target(
                 f"design {design}: one U280 without adapters; use --design own-u280 for others"
             )
         return SourceTarget(design, config, boards)
-    if design in wide_names():
+    card = _wide(design)
+    if card is not None:
         if adapter is not None or stages > 1 or cross_links:
             raise RequestError(
                 f"design {design}: one ring without adapters; use --design own-u280 for others"
             )
-        wide = WideTarget(design, config, boards)
+        wide = WideTarget(card, config, boards)
         if board not in (None, wide.board):
             raise RequestError(
                 f"design {design} is for board {wide.board}, not {board}; drop --board"
@@ -343,6 +345,15 @@ def make_target(
         raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
     layout = Layout(boards, stages, cross_links)
     return target_of(load_design(design), board, config, layout, adapter)
+
+
+def _wide(design: str) -> WideCard | None:
+    """The wide card of that name, or of a file that builds on one."""
+    if design in wide_names():
+        return wide_card(design)
+    path = Path(design)
+    is_file = path.suffix in (".yaml", ".yml") and path.is_file()
+    return wide_file(path) if is_file else None
 
 
 def target_of(

@@ -15,11 +15,11 @@ from lora_lab.timing.overheads import Overheads
 from lora_lab.timing.report import Roofs, Totals
 from lora_lab.timing.schedule import schedule
 from lora_lab.timing.sequencer import sequencer_dispatch
-from lora_lab.timing.wide_card import wide_card
 from lora_lab.timing.wide_ops import LINE, wide_step_ops
 
 if TYPE_CHECKING:
     from lora_lab.timing.ops import Op
+    from lora_lab.timing.wide_card import WideCard
     from lora_sdk.model.spec import ModelConfig
 
 DRAFT = "longspec"
@@ -42,18 +42,18 @@ class _Pace:
 class WideTarget:
     """W4A8 in groups of 128, lm_head in INT8, static INT8 K and V, on one ring without stages."""
 
-    def __init__(self, name: str, config: ModelConfig, boards: int) -> None:
+    def __init__(self, card: WideCard, config: ModelConfig, boards: int) -> None:
         """RequestError: the model cannot be sharded over that many boards."""
-        self.card = wide_card(name)
+        self.card = card
         if boards > config.heads:
             raise RequestError(
                 f"{counted(boards, 'board')}: the model has {config.heads} query heads, each board "
                 "needs one"
             )
-        self.name, self.board, self.boards, self.config = name, self.card.board, boards, config
+        self.name, self.board, self.boards, self.config = card.name, card.board, boards, config
         self.draft: Draft | None = drafts()[DRAFT]
         self.precision, self.small_operations_fitted = "W4A8", False
-        card, facts = self.card, board_facts(self.card.board)
+        facts = board_facts(card.board)
         products = card.channels * card.rows * MULTIPLIERS * card.clock_hz
         link = card.link_lines * LINE * card.clock_hz * (2 if boards > 2 else 1)
         self.roofs = Roofs(facts.bytes_per_second, products, link if boards > 1 else 0.0)
