@@ -20,13 +20,16 @@ from lora_sdk.model import (
     gptj,
     granite,
     llama,
+    mixtral,
     mpt,
     olmo2,
+    olmoe,
     opt,
     phi,
     phi3,
     qwen2,
     qwen3,
+    qwen3_moe,
     smollm3,
     stablelm,
     starcoder2,
@@ -97,6 +100,9 @@ _FAMILIES: dict[str, Family] = {
     "gemma": gemma,
     "gemma2": gemma2,
     "gemma3_text": gemma3,
+    "mixtral": mixtral,
+    "qwen3_moe": qwen3_moe,
+    "olmoe": olmoe,
 }
 
 
