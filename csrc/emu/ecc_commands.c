@@ -69,19 +69,6 @@ static void reads_matrix(struct reader *reader, const struct lora_matrix *matrix
 
 /* --- EXPERTS: the weights of those that rows have chosen ----------------------------------------
  */
-static bool chose(const struct lora_unit_call *call, const struct lora_experts *c,
-                  uint32_t expert) {
-    for (uint32_t i = 0; i < rows_of(call); i++)
-        for (uint32_t slot = 0; slot < c->chosen; slot++) {
-            struct lora_chosen found;
-            uint64_t at = c->chosen_offset + (uint64_t)i * c->chosen_stride + slot * sizeof found;
-            if (at + sizeof found > call->bank_bytes[LORA_BANK_ONCHIP]) return false;
-            memcpy(&found, call->banks[LORA_BANK_ONCHIP] + at, sizeof found);
-            if (found.expert == expert) return true;
-        }
-    return false;
-}
-
 static void reads_experts(struct reader *reader, const struct lora_experts *c) {
     uint32_t blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
@@ -98,7 +85,7 @@ static void reads_experts(struct reader *reader, const struct lora_experts *c) {
             .first = (uint16_t)(request % c->bank_count),
             .k = c->k,
             .n = c->n};
-        if (chose(reader->call, c, expert)) reads_weights(reader, &own);
+        if (emu_chose(reader->call, expert)) reads_weights(reader, &own);
     }
 }
 

@@ -155,6 +155,7 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
         finish(entry, LORA_ERR_UNIT);
         return;
     }
+    board->weight_bytes += emu_weights_read(&entry->call);
     uint64_t began = emu_profiler_begin(profiler);
     enum emu_work work = start(board, unit, entry);
     emu_profiler_end(profiler, &board->tally, work, began);
