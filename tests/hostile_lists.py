@@ -33,12 +33,14 @@ _TIMEOUTS = {"register_list_us": 2_000_000, "step_us": 2_000_000, "watchdog_ms":
 class Board:
     """An emulated board with memory reserved for one model's list."""
 
-    def __init__(self, config: ModelConfig, overlay: str) -> None:
+    def __init__(self, config: ModelConfig, overlay: str, kernels: str = "native") -> None:
         self.overlay = load_overlay(overlay)
         self.plan: Plan = make_plan(config, self.overlay, plan_rig.board(), 1)
         commands = lower(config, self.plan, 0, unit_scales(config) if config.quantization else None)
         self.list = encode(commands, self.plan, 0, 0)
-        self.cluster = Cluster.open(1, overlay=self.overlay, timeouts=_TIMEOUTS, threads=1)
+        self.cluster = Cluster.open(
+            1, overlay=self.overlay, kernels=kernels, timeouts=_TIMEOUTS, threads=1
+        )
         self._reserve()
 
     def _reserve(self) -> None:

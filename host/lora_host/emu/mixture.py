@@ -39,7 +39,7 @@ def route(call: UnitCall) -> None:
 
 def experts(call: UnitCall) -> None:
     """All rows of the command, one expert after the other. ValueError: a row names an expert that
-    there is not."""
+    there is not, or experts out of order."""
     c = call.command
     if call.row_count == 0:
         return
@@ -47,8 +47,10 @@ def experts(call: UnitCall) -> None:
         raise ValueError(f"experts' weight type {c.weight_type:#x} is unknown")
     combines = bool(c.flags & abi.FLAG_COMBINE)
     chosen = call.rows_view(BANK_ONCHIP, c.chosen_offset, c.chosen_stride, c.chosen, CHOSEN)
-    if (chosen["expert"] >= c.experts).any():
-        raise ValueError(f"a row chose expert {chosen['expert'].max()} of {c.experts}")
+    rising = np.diff(chosen["expert"].astype(np.int64), axis=1) > 0
+    if (chosen["expert"] >= c.experts).any() or not rising.all():
+        raise ValueError(f"rows chose {chosen['expert'].tolist()}: expected ascending numbers of "
+                         f"{c.experts} experts")  # fmt: skip
     width, apart = (c.k * c.chosen, c.n) if combines else (c.k, c.n * c.chosen)
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, width, np.float16)
     values = np.zeros((call.row_count, apart), np.float32)
