@@ -80,7 +80,9 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
 def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     d, lead = c["hidden_size"], f"model.layers.{layer}.mlp"
     dense = layer in c.get("mlp_only_layers", ()) or (layer + 1) % c.get("decoder_sparse_step", 1)
-    ffn = c["intermediate_size"] if dense else c.get("moe_intermediate_size", c["intermediate_size"])
+    ffn = (
+        c["intermediate_size"] if dense else c.get("moe_intermediate_size", c["intermediate_size"])
+    )
     names = {"gate_proj": (ffn, d), "up_proj": (ffn, d), "down_proj": (d, ffn)}
     if dense:
         yield from ((f"{lead}.{name}.weight", shape) for name, shape in names.items())

@@ -199,7 +199,6 @@ class Oracle:
             inner = activate(up, self.config.activation)
         return self._linear(inner, f"{name}.down")
 
-
     def _experts(self, x: F32, layer: int, experts: ExpertConfig) -> F32:
         """Row by row: the experts of the largest logits, summed by their numbers."""
         name = f"layer.{layer}.expert"

@@ -199,7 +199,6 @@ MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "one more chosen", experts(chosen=4)) for name in ("mixtral_tied", "qwen3_moe_mixed")),
     *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in MIXTURES),
     *((name, "an expert skipped", expert(1, "down", 0, None)) for name in MIXTURES),
-    ("olmoe", "norms by head", setting(head_norms="heads")),
 ]
 
 

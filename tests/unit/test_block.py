@@ -25,7 +25,16 @@ from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
 from lora_sdk.quant import arithmetic, calibrate
-from tests.unit.plan_rig import EXPERTS, EXPERTS_NARROW, GPT2, LLAMA, MODELS, NARROW, OPT_POST, quantized
+from tests.unit.plan_rig import (
+    EXPERTS,
+    EXPERTS_NARROW,
+    GPT2,
+    LLAMA,
+    MODELS,
+    NARROW,
+    OPT_POST,
+    quantized,
+)
 from tests.unit.test_lower_hazards import LLAMA_WIDE, hazards, lists_of
 
 TABLES: dict[str, Any] = {

@@ -35,7 +35,16 @@ from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.partition import shard
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import padded
-from tests.unit.plan_rig import EXPERTS, EXPERTS_NARROW, GPT2, LLAMA, NARROW, OPT_POST, board, quantized
+from tests.unit.plan_rig import (
+    EXPERTS,
+    EXPERTS_NARROW,
+    GPT2,
+    LLAMA,
+    NARROW,
+    OPT_POST,
+    board,
+    quantized,
+)
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
