@@ -11,6 +11,7 @@ _COMMON = {"num_hidden_layers": 2, "max_position_embeddings": 384, "rms_norm_eps
 _MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **_COMMON}
 _QWEN3 = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], **_COMMON}
 _OLMOE = {"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], **_COMMON}
+_GRANITE = {"model_type": "granitemoe", "architectures": ["GraniteMoeForCausalLM"], **_COMMON}
 
 MOE_CONFIGS: dict[str, dict[str, Any]] = {
     "mixtral": {
@@ -41,6 +42,19 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
         **_OLMOE, "hidden_size": 128, "num_attention_heads": 8, "num_key_value_heads": 8,
         "intermediate_size": 96, "vocab_size": 298, "num_experts": 8, "num_experts_per_tok": 4,
         "norm_topk_prob": False, "rope_theta": 5000.0,
+    },
+    "granitemoe": {
+        **_GRANITE, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 88, "vocab_size": 295, "num_local_experts": 6,
+        "num_experts_per_tok": 2, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+        "attention_multiplier": 0.0625, "logits_scaling": 6.0, "rope_theta": 5000.0,
+    },
+    "granitemoe_tied": {
+        **_GRANITE, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 72, "vocab_size": 281, "num_local_experts": 4,
+        "num_experts_per_tok": 3, "embedding_multiplier": 3.3, "residual_multiplier": 1.7,
+        "attention_multiplier": 0.5, "logits_scaling": 8.0, "attention_bias": True,
+        "tie_word_embeddings": True,
     },
     "olmoe_gqa": {
         **_OLMOE, "hidden_size": 176, "num_attention_heads": 11, "num_key_value_heads": 1,
@@ -91,6 +105,12 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
         lead = f"model.layers.{layer}.block_sparse_moe"
         names = {"w1": (ffn, d), "w3": (ffn, d), "w2": (d, ffn)}
     count = c.get("num_experts") or c["num_local_experts"]
+    if c["model_type"] == "granitemoe":
+        lead = f"model.layers.{layer}.block_sparse_moe"
+        yield f"{lead}.router.layer.weight", (count, d)
+        yield f"{lead}.input_linear.weight", (count, 2 * ffn, d)
+        yield f"{lead}.output_linear.weight", (count, d, ffn)
+        return
     yield f"{lead}.gate.weight", (count, d)
     for expert in range(count):
         yield from ((f"{lead}.experts.{expert}.{name}.weight", s) for name, s in names.items())

@@ -59,7 +59,7 @@ def _values(
     name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
 ) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
-    if len(shape) == 2:
+    if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
     elif "norm" in tensor or "ln_" in tensor:

@@ -140,7 +140,7 @@ ROPE = (
     "llama_narrow",
     "mistral",
 )
-MIXTURES = ("mixtral", "qwen3_moe", "olmoe")
+MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe")
 RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False))
 MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "theta", rope(theta=3000.0)) for name in ROPE),

@@ -19,6 +19,7 @@ from lora_sdk.model import (
     gpt_neox,
     gptj,
     granite,
+    granitemoe,
     llama,
     mixtral,
     mpt,
@@ -103,6 +104,7 @@ _FAMILIES: dict[str, Family] = {
     "mixtral": mixtral,
     "qwen3_moe": qwen3_moe,
     "olmoe": olmoe,
+    "granitemoe": granitemoe,
 }
 
 
