@@ -21,7 +21,7 @@ BOUND = {"init": 0.006, "x3": 0.013}  # of the logits' standard deviation
 EXCUSED = {"init": 0.06, "x3": 0.12}  # of the positions: top two closer than twice the bound
 
 ROUTE = 0.004  # of the deviation of a router's logits: a row nearer to another expert is excused
-REROUTED = 0.07  # of the positions, at most
+REROUTED = 0.04  # of the positions, at most
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -44,11 +44,17 @@ def kept_positions(total: int) -> NDArray[np.int64]:
     return np.linspace(0, total - 1, KEPT).astype(np.int64)
 
 
-def summarize(logits: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
-    """Of transformers' logits a prompt: argmax, gap of the top two, deviation, some rows whole."""
+def summarize(
+    logits: Sequence[NDArray[np.float32]], margins: Sequence[NDArray[np.float32]] = ()
+) -> dict[str, NDArray[Any]]:
+    """Of transformers' logits a prompt: argmax, gap of the top two, deviation, some rows whole. Of
+    its routers' `margins`, the layers' of each prompt, the least of each position."""
     every = np.concatenate(logits)
     top = np.sort(every, axis=1)
-    return {
+    each = len(margins) // len(logits)
+    near = [np.min(margins[at : at + each], axis=0) for at in range(0, len(margins), each or 1)]
+    routes = {"route": np.concatenate(near).astype(np.float32)} if near else {}
+    return routes | {
         "argmax": every.argmax(axis=1).astype(np.uint16),
         "gap": (top[:, -1] - top[:, -2]).astype(np.float32),
         "std": np.float64(every.std(dtype=np.float64)),
