@@ -28,9 +28,7 @@ static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matri
     return fw_check_range(fw, matrix->bank_first + i, start, bytes);
 }
 
-static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
-    uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
-                      ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+uint32_t fw_check_blocks(struct fw *fw, const struct lora_matrix *matrix, uint32_t blocks) {
     if (blocks == 0) return FW_MORE;
     if (matrix->merge == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
     if (matrix->bank_count == 0 || matrix->bank_first + matrix->bank_count > LORA_MAX_BANKS) {
@@ -40,6 +38,12 @@ static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
     for (uint32_t i = 0; i < matrix->bank_count; i++)
         if (check_weight_bank(fw, matrix, i, blocks) == FW_FAILED) return FW_FAILED;
     return FW_MORE;
+}
+
+static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
+    uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
+                      ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+    return fw_check_blocks(fw, matrix, blocks);
 }
 
 /* FP16 bias, or FP32 scales in whole lines and the bias behind them. */

@@ -13,15 +13,16 @@ enum operand {
     A_TOKENS = 0x80,     /* a table row a token */
     B_POSITIONS = 0x100, /* a table row a position; may be absent */
     A_ANGLES = 0x200,
-    X_LOGITS = 0x400, /* FP32 columns, with Y the argmax record */
-    Y_INT8 = 0x800,   /* INT8 columns */
-    Z_HEADS = 0x1000, /* FP16, one a head of `extra` columns, on-chip */
-    A_ORDER = 0x2000, /* an index a column; X and Y are elements of `extra` bytes */
-    A_HEAD = 0x4000,  /* FP16, `extra` columns: one head */
-    A_ROW = 0x20000,  /* FP16 columns */
-    Z_SUMS = 0x8000,  /* FP32, one a head of all `extra` columns, on-chip */
-    Y_FP32 = 0x10000, /* FP32 columns */
-    Z_SCALE = 0x40000 /* struct lora_row_scale of `extra` maxima, on-chip */
+    X_LOGITS = 0x400,  /* FP32 columns, with Y the argmax record */
+    Y_INT8 = 0x800,    /* INT8 columns */
+    Z_HEADS = 0x1000,  /* FP16, one a head of `extra` columns, on-chip */
+    A_ORDER = 0x2000,  /* an index a column; X and Y are elements of `extra` bytes */
+    A_HEAD = 0x4000,   /* FP16, `extra` columns: one head */
+    A_ROW = 0x20000,   /* FP16 columns */
+    Z_SUMS = 0x8000,   /* FP32, one a head of all `extra` columns, on-chip */
+    Y_FP32 = 0x10000,  /* FP32 columns */
+    Z_SCALE = 0x40000, /* struct lora_row_scale of `extra` maxima, on-chip */
+    Y_CHOSEN = 0x80000 /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
 };
 
 /* One row an operation. */
@@ -52,6 +53,8 @@ static const uint32_t rules[] = {
     [LORA_VEC_GEGLU] = X_ROW | Z_ROW | Y_ROW,
     [LORA_VEC_ROW_MAX] = X_ROW | Z_SCALE,
     [LORA_VEC_QUANTIZE_ROW] = X_ROW | Y_INT8 | Z_SCALE,
+    [LORA_VEC_ROUTE] = X_ROW | Y_CHOSEN,
+    [LORA_VEC_ROUTE_CHOSEN] = X_ROW | Y_CHOSEN,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -72,6 +75,12 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         y.row_bytes = sizeof(struct lora_argmax);
         y.align = 4;
     }
+    if (uses & Y_CHOSEN) {
+        x.row_bytes = v->columns * 4;
+        y = (struct fw_buffer){LORA_BANK_ONCHIP, v->y_offset, v->y_stride,
+                               v->extra * (uint32_t)sizeof(struct lora_chosen), 4};
+        x.align = 4;
+    }
     if (uses & (Z_LN | Z_RMS)) {
         z.row_bytes = LORA_SEGMENTS * sums;
         z.align = 4;
@@ -86,7 +95,8 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.align = 4;
     }
     if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
-    if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
+    if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS | Y_CHOSEN)) &&
+        fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
     if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE))
         return fw_check_buffer(fw, list, z);
@@ -174,6 +184,9 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_ROW_MAXIMA);
     if (v->op == LORA_VEC_ROW_MAX && v->first >= v->extra)
         return fw_fail(fw, LORA_ERR_SIZE, v->first, v->extra);
+    if ((uses & Y_CHOSEN) && (v->extra == 0 || v->extra > LORA_MAX_CHOSEN ||
+                              v->extra > v->columns || v->columns > LORA_MAX_EXPERTS))
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_CHOSEN);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from lora_sdk.adapters.weights import Target
 from tests.family_tensors import FAMILY_SHAPES
+from tests.moe_configs import MOE_KINDS, moe_shapes
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
 
@@ -39,6 +40,11 @@ class Folder:
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
     kind = config["model_type"]
+    if kind in MOE_KINDS:  # neither of experts nor of routers
+        for tensor, shape in moe_shapes(dict(config)):
+            if len(shape) == 2 and ".self_attn." in tensor:
+                yield tensor.removesuffix(".weight"), shape[1], shape[0]
+        return
     if kind in FAMILY_SHAPES:
         for tensor, shape in FAMILY_SHAPES[kind](dict(config)):
             if len(shape) == 2 and re.search(r"\.\d+\.", tensor):

@@ -33,12 +33,14 @@ _TIMEOUTS = {"register_list_us": 2_000_000, "step_us": 2_000_000, "watchdog_ms":
 class Board:
     """An emulated board with memory reserved for one model's list."""
 
-    def __init__(self, config: ModelConfig, overlay: str) -> None:
+    def __init__(self, config: ModelConfig, overlay: str, kernels: str = "native") -> None:
         self.overlay = load_overlay(overlay)
         self.plan: Plan = make_plan(config, self.overlay, plan_rig.board(), 1)
         commands = lower(config, self.plan, 0, unit_scales(config) if config.quantization else None)
         self.list = encode(commands, self.plan, 0, 0)
-        self.cluster = Cluster.open(1, overlay=self.overlay, timeouts=_TIMEOUTS, threads=1)
+        self.cluster = Cluster.open(
+            1, overlay=self.overlay, kernels=kernels, timeouts=_TIMEOUTS, threads=1
+        )
         self._reserve()
 
     def _reserve(self) -> None:
@@ -100,11 +102,12 @@ def _change(random: Random, words: np.ndarray) -> None:
 
 
 def lists(folder: Path) -> Subject:
-    """Lists of three models: norms and activations of each kind, biases, INT8."""
+    """Lists of four models: norms and activations of each kind, biases, experts, INT8."""
     path = folder / "list"
     boards = [
         Board(plan_rig.NARROW, "lora_f_u280"),
         Board(plan_rig.OPT_POST, "lora_f_u280"),
+        Board(plan_rig.EXPERTS, "lora_f_u280"),
         Board(plan_rig.quantized(plan_rig.NARROW, "w8a8"), "lora_q_u280"),
     ]
     chosen = boards[0]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.family_tensors import FAMILY_SHAPES
+from tests.moe_configs import MOE_KINDS, moe_shapes
 
 WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
@@ -28,6 +29,8 @@ def make_tensors(
 ) -> dict[str, NDArray[np.float32]]:
     """File's tensor name -> FP32 values that FP16 holds; all but the norms times `factor`."""
     kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    if kind in MOE_KINDS:
+        return {full: _values(name, full, shape, factor) for full, shape in moe_shapes(config)}
     if kind in FAMILY_SHAPES:
         assert prefix, kind
         shapes = FAMILY_SHAPES[kind](config)
@@ -56,7 +59,7 @@ def _values(
     name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
 ) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
-    if len(shape) == 2:
+    if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
     elif "norm" in tensor or "ln_" in tensor:

@@ -125,6 +125,7 @@ struct emu_board {
     struct emu_unit *queue[LORA_UNITS];
     struct emu_tally tally; /* of this poll, while the profiler is on */
     struct emu_port ports[LORA_PORTS];
+    uint64_t weight_bytes;   /* that matmuls have read */
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */
     bool completion_lost, done_lost, firmware_dead;
@@ -235,6 +236,10 @@ int emu_control_read(struct emu_board *board, uint32_t offset, uint32_t *value,
 int emu_control_write(struct emu_board *board, uint32_t offset, uint32_t value,
                       struct lora_failure *failure);
 int emu_control_start(struct emu_board *board, struct lora_failure *failure);
+
+/* weights_read.c: bytes of blocks that a matmul reads; whether a row of an EXPERTS chose one. */
+uint64_t emu_weights_read(const struct lora_unit_call *call);
+bool emu_chose(const struct lora_unit_call *call, uint32_t expert);
 
 /* units.c */
 void emu_units_init(struct emu_board *board);

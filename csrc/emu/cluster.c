@@ -239,6 +239,15 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
     return status;
 }
 
+int lora_emu_weight_bytes(uint32_t cluster, uint32_t board, uint64_t *bytes) {
+    struct emu_cluster *found = emu_cluster_acquire(cluster);
+    if (!found) return LORA_ERR_ARGUMENT;
+    int status = board < found->boards ? LORA_OK : LORA_ERR_ARGUMENT;
+    if (status == LORA_OK) *bytes = found->board[board].weight_bytes;
+    emu_cluster_release(found);
+    return status;
+}
+
 int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
                     uint32_t count, int fd, struct lora_failure *failure) {
     struct emu_cluster *found = emu_cluster_acquire(cluster);

@@ -67,6 +67,28 @@ static void reads_matrix(struct reader *reader, const struct lora_matrix *matrix
                (uint64_t)matrix->k * (scaled ? 1 : 2));
 }
 
+/* --- EXPERTS: the weights of those that rows have chosen ----------------------------------------
+ */
+static void reads_experts(struct reader *reader, const struct lora_experts *c) {
+    uint32_t blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
+                      ((c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+    uint32_t requests = (blocks + c->merge - 1u) / c->merge;
+    uint64_t lines = (uint64_t)c->merge * lora_weight_block_bytes(c->weight_type) / LINE;
+    for (uint32_t expert = 0; expert < c->experts; expert++) {
+        uint64_t request = c->first + (uint64_t)expert * requests;
+        struct lora_matrix own = {
+            .bank_first = c->bank_first,
+            .bank_count = c->bank_count,
+            .merge = c->merge,
+            .weight_type = c->weight_type,
+            .weight_line = (uint32_t)(c->weight_line + request / c->bank_count * lines),
+            .first = (uint16_t)(request % c->bank_count),
+            .k = c->k,
+            .n = c->n};
+        if (emu_chose(reader->call, expert)) reads_weights(reader, &own);
+    }
+}
+
 /* --- adapters: whole slots of the rows ----------------------------------------------------------
  */
 static void reads_slot(struct reader *reader, uint32_t slot) {
@@ -250,6 +272,7 @@ bool emu_ecc_command(struct emu_board *board, const struct lora_unit_call *call)
         if (((const struct lora_matrix *)record)->adapter) reads_adapters(&reader);
         break;
     case LORA_CMD_ADAPTER: reads_adapters(&reader); break;
+    case LORA_CMD_EXPERTS: reads_experts(&reader, record); break;
     case LORA_CMD_VECTOR: reads_vector(&reader, record); break;
     case LORA_CMD_ATTENTION: reads_attention(&reader, record); break;
     case LORA_CMD_KV_COMMIT: reads_commits(&reader); break;

@@ -33,6 +33,8 @@ static int call_kernel(const struct lora_kernels *kernels, struct lora_unit_call
     if (opcode == LORA_CMD_ATTENTION) status = kernels->attention(kernels->context, call);
     if (opcode == LORA_CMD_ADAPTER && kernels->adapter)
         status = kernels->adapter(kernels->context, call);
+    if (opcode == LORA_CMD_EXPERTS && kernels->experts)
+        status = kernels->experts(kernels->context, call);
     float_mode_restore(mode);
     return status;
 }
@@ -67,9 +69,11 @@ static uint64_t multiplications_of(const struct lora_unit_call *call) {
     const struct lora_matrix *matrix = record;
     const struct lora_attention *attention = record;
     const struct lora_adapter *adapter = record;
+    const struct lora_experts *experts = record;
     uint64_t rows = state->row_count < LORA_MAX_ROWS ? state->row_count : LORA_MAX_ROWS, seen = 0;
     switch (call->command->opcode) {
     case LORA_CMD_MATRIX: return rows * matrix->k * matrix->n;
+    case LORA_CMD_EXPERTS: return rows * experts->chosen * experts->k * experts->n;
     case LORA_CMD_ADAPTER: return rows * adapter->k * call->list->adapter_columns;
     case LORA_CMD_ATTENTION:
         for (uint32_t i = 0; i < rows; i++)
@@ -151,6 +155,7 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
         finish(entry, LORA_ERR_UNIT);
         return;
     }
+    board->weight_bytes += emu_weights_read(&entry->call);
     uint64_t began = emu_profiler_begin(profiler);
     enum emu_work work = start(board, unit, entry);
     emu_profiler_end(profiler, &board->tally, work, began);

@@ -98,7 +98,7 @@ int adapter(void *, lora_unit_call *call) {
 }
 
 const lora_kernels table = {
-    sizeof(lora_kernels), 0, nullptr, "rtl", matrix, vector, attention, adapter, nullptr,
+    sizeof(lora_kernels), 0, nullptr, "rtl", matrix, vector, attention, adapter, nullptr, nullptr,
 };
 
 /* A library may be built with some of the units. */

@@ -200,6 +200,14 @@ class Emulated:
             raise RequestError(f"board {board} port {port}: no such port")
         return int(sums[0]), int(sums[1])
 
+    def weight_bytes(self, board: int) -> int:
+        """Bytes of weight blocks that a board's matmuls have read since the cluster was created; of
+        experts those that some row chose."""
+        self._check_board(board)
+        found = native.ffi().new("uint64_t *")
+        native.lib().lora_emu_weight_bytes(self.number, board, found)
+        return int(found[0])
+
     def _check_board(self, board: int) -> None:
         if not 0 <= board < self.size:
             raise RequestError(f"board {board}: the cluster has boards 0..{self.size - 1}")

@@ -19,6 +19,8 @@ _SIZES = {
     "lora_image_header": 32,
     "lora_command": 64,
     "lora_matrix": 64,
+    "lora_experts": 64,
+    "lora_chosen": 8,
     "lora_vector": 64,
     "lora_attention": 64,
     "lora_kv_store": 64,

@@ -13,6 +13,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import model_types
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
+from tests.moe_configs import MOE_KINDS
 from tests.oracle.forward import Oracle, load_weights
 from tests.quantized import SCHEMES, QuantizedModel
 from tests.variants import VARIANTS, Variant, write_checkpoint
@@ -46,8 +47,15 @@ def variant_of(kind: str) -> Variant:
     return replace(which, name=f"{which.name}/tiny", config=config)
 
 
-@pytest.mark.parametrize("scheme", ["fp16", "w8a8", "w4a8", "w8a8_dynamic"])
-@pytest.mark.parametrize("kind", model_types())
+QUANTIZED = ("w8a8", "w4a8", "w8a8_dynamic")
+CASES = [
+    (kind, scheme)
+    for kind in model_types()
+    for scheme in ("fp16", *(QUANTIZED if kind not in MOE_KINDS else ()))
+]
+
+
+@pytest.mark.parametrize(("kind", "scheme"), CASES)
 def test_the_oracles_bytes(kind: str, scheme: str, tmp_path: Path) -> None:
     folder, tokens = write_checkpoint(variant_of(kind), tmp_path), tokens_of(LENGTH)
     model = None

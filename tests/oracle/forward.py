@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
 from tests.oracle.arithmetic import (
     F32,
     activate,
     attend,
     bf16,
+    exp,
     gelu,
     layer_norm,
     norm_heads,
@@ -187,6 +188,8 @@ class Oracle:
 
     def _mlp(self, x: F32, layer: int) -> F32:
         name = f"layer.{layer}"
+        if self.config.experts is not None and layer in self.config.experts.layers:
+            return self._experts(x, layer, self.config.experts)
         up = self._linear(x, f"{name}.up")
         if self.config.gated:
             gate = self._linear(x, f"{name}.gate")
@@ -195,6 +198,30 @@ class Oracle:
         else:
             inner = activate(up, self.config.activation)
         return self._linear(inner, f"{name}.down")
+
+    def _experts(self, x: F32, layer: int, experts: ExpertConfig) -> F32:
+        """Row by row: the experts of the largest logits, summed by their numbers."""
+        name = f"layer.{layer}.expert"
+        logits = self._product(x, f"layer.{layer}.router")
+        out = np.zeros((len(x), self.config.hidden), np.float32)
+        for i, (row, found) in enumerate(zip(x, logits, strict=True)):
+            weights = self._route(found, experts)
+            for expert in sorted(weights):
+                gate, up = (self._linear(row[None], f"{name}.{expert}.{p}") for p in ("gate", "up"))
+                inner = store(silu(gate) * up)
+                product = self._product(inner, f"{name}.{expert}.down")[0]
+                out[i] = out[i] + weights[expert] * product
+        return store(out)
+
+    def _route(self, logits: F32, experts: ExpertConfig) -> dict[int, np.float32]:
+        """The weight of each expert that a row chooses."""
+        order = sorted(range(experts.count), key=lambda expert: (-logits[expert], expert))
+        chosen = sorted(order[: experts.chosen])
+        p = exp(logits - logits.max())
+        total = np.float32(0)
+        for expert in chosen if experts.renormalize else range(experts.count):
+            total = total + p[expert]
+        return {expert: p[expert] / total for expert in chosen}
 
 
 def slopes(heads: int) -> F32:

@@ -35,12 +35,30 @@ def fix_rotary(model: Any) -> None:
         module.rope_type = "default"  # or the first prompt would replace them
 
 
+def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
+    """Appends, for each router and prompt, how far the last expert that a row chooses is before the
+    next one, in parts of the deviation of the router's logits: FP32 [len]."""
+
+    def note(module: Any, arguments: Any, found: Any) -> None:
+        logits = (arguments[0].reshape(-1, module.weight.shape[1]) @ module.weight.T).numpy()
+        order = np.sort(logits, axis=1)
+        margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / logits.std())
+
+    for module in model.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            module.register_forward_hook(note)
+
+
 def reference_logits(
-    folder: Path, prompts: Sequence[NDArray[Any]], fixed: bool = True
+    folder: Path,
+    prompts: Sequence[NDArray[Any]],
+    fixed: bool = True,
+    margins: list[NDArray[np.float32]] | None = None,
 ) -> list[NDArray[np.float32]]:
     """FP32 [len, vocabulary] of each prompt, teacher-forced. AssertionError where transformers
     finds a tensor missing, extra or misshapen: the writer's names must be its own. `fixed`: rotary
-    positions as for the longest context, else as for each prompt."""
+    positions as for the longest context, else as for each prompt. `margins` takes those of routers,
+    prompt by prompt."""
     import torch
     import transformers
 
@@ -57,6 +75,8 @@ def reference_logits(
     model.eval()
     if fixed:
         fix_rotary(model)
+    if margins is not None:
+        note_routes(model, margins)
     results = []
     with torch.no_grad():
         for parameter in model.parameters():

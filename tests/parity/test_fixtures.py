@@ -105,6 +105,32 @@ def wider(by: int) -> Change:
     return change
 
 
+def experts(**fields: object) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.experts is not None
+        return replace(config, experts=replace(config.experts, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def expert(layer: int, part: str, number: int, taken: int | None) -> Change:
+    """A matrix of an expert is another's, or skipped."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        name = f"layer.{layer}.expert.{{}}.{part}".format
+        other = weights[name(number)] * np.float16(0) if taken is None else weights[name(taken)]
+        weights[name(number)] = other
+        return config
+
+    return change
+
+
+def router_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """The lowest logits are chosen."""
+    weights["layer.1.router"] = -weights["layer.1.router"]
+    return config
+
+
 ROPE = (
     "llama",
     "llama_gqa_tied",
@@ -114,6 +140,8 @@ ROPE = (
     "llama_narrow",
     "mistral",
 )
+MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe")
+RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False))
 MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "theta", rope(theta=3000.0)) for name in ROPE),
     ("llama_linear", "factor", rope(factor=4.2)),
@@ -166,6 +194,11 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("qwen2_window", "the other layer", setting(windows=(29, 0))),
     ("qwen3_window", "every layer", setting(windows=(27, 27))),
     ("smollm3_window", "no window", setting(windows=())),
+    *((name, "renormalized otherwise", experts(renormalize=on)) for name, on in RENORMALIZED),
+    *((name, "the lowest are chosen", router_negated) for name in MIXTURES),
+    *((name, "one more chosen", experts(chosen=4)) for name in ("mixtral_tied", "qwen3_moe_mixed")),
+    *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in MIXTURES),
+    *((name, "an expert skipped", expert(1, "down", 0, None)) for name in MIXTURES),
 ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
 from tests.oracle import Oracle, load_weights
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 def test_transformers_agrees_now(which: Variant, scale: Scale, tmp_path: Path) -> None:
     folder = write_checkpoint(which, tmp_path, scale)
     tokens = prompts(which)
-    theirs = {f"{scale}_{key}": a for key, a in summarize(reference_logits(folder, tokens)).items()}
+    margins: list[NDArray[np.float32]] = []
+    logits = reference_logits(folder, tokens, margins=margins)
+    theirs = {f"{scale}_{key}": a for key, a in summarize(logits, margins).items()}
     checkpoint = Checkpoint.open(folder)
     oracle = Oracle(checkpoint.config, load_weights(checkpoint))
     found = score([oracle.logits(prompt) for prompt in tokens], theirs, scale)

@@ -9,7 +9,7 @@ from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import MatrixFormat, Quantization
-from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
 
 LLAMA = ModelConfig(
     architecture="llama", layers=3, hidden=144, heads=9, kv_heads=3, head_dim=16, ffn=200,
@@ -26,6 +26,8 @@ OPT_POST = replace(
     position_rows=258, position_offset=2,
 )  # fmt: skip
 NARROW = replace(LLAMA, hidden=48, heads=8, kv_heads=2, head_dim=16, ffn=40, embed_dim=48)
+EXPERTS = replace(LLAMA, ffn=88, experts=ExpertConfig(5, 3, 72, True, frozenset({0, 2})))
+EXPERTS_NARROW = replace(NARROW, experts=ExpertConfig(4, 2, 40, False, frozenset(range(3))))
 MODELS = {"llama": LLAMA, "gpt2": GPT2, "opt_post": OPT_POST, "narrow": NARROW}
 LLAMA2_7B = replace(
     LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, head_dim=128, ffn=11008,

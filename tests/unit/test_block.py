@@ -4,6 +4,7 @@ has more commands than the plan counts, and parallel residuals are lowered witho
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,16 @@ from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
 from lora_sdk.quant import arithmetic, calibrate
-from tests.unit.plan_rig import GPT2, LLAMA, MODELS, NARROW, OPT_POST, quantized
+from tests.unit.plan_rig import (
+    EXPERTS,
+    EXPERTS_NARROW,
+    GPT2,
+    LLAMA,
+    MODELS,
+    NARROW,
+    OPT_POST,
+    quantized,
+)
 from tests.unit.test_lower_hazards import LLAMA_WIDE, hazards, lists_of
 
 TABLES: dict[str, Any] = {
@@ -48,8 +58,17 @@ PARALLEL = {
 }
 
 
+MIXTURES = {"experts": EXPERTS, "experts_narrow": EXPERTS_NARROW}
+
+
 def test_every_class_of_an_operation_is_a_kind() -> None:
-    assert set(KINDS) == set(Operation.__subclasses__())
+    assert set(KINDS) == set(classes(Operation))
+
+
+def classes(base: type[Operation]) -> Iterator[type[Operation]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from classes(kind)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -84,6 +103,23 @@ def test_the_order_of_each_kind_of_layer() -> None:
                     "mlp_post_norm", add]  # fmt: skip
     two = ["attn_norm", *attention, "mlp_norm", add, *mlp, add]
     assert order(PARALLEL["parallel_llama_two"]) == two
+
+
+def test_layers_of_a_mixture_differ_in_kind() -> None:
+    kinds = [[type(one).__name__ for one in layer] for layer in describe(EXPERTS).layers]
+    assert kinds[0] == kinds[2] and "Route" not in kinds[1]
+    mlp = ["Matmul", "Route", "ExpertMatmul", "Activate", "ExpertMatmul", "AddResidual"]
+    assert kinds[0][-6:] == mlp
+    names = [one.name for one in describe(EXPERTS).adapted if one.layer == 0]
+    assert names == ["layer.0.qkv", "layer.0.o"]  # adapters change neither routers nor experts
+
+
+def test_experts_are_refused_where_nothing_computes_them() -> None:
+    for change in ({"mlp_bias": True}, {"activation": "gelu_tanh"}, {"residual": "parallel"}):
+        with pytest.raises(ModelError, match="experts with biases"):
+            describe(replace(EXPERTS, **change))
+    with pytest.raises(ModelError, match="quantization w8a8 of a mixture of experts: not supp"):
+        describe(quantized(EXPERTS, "w8a8"))
 
 
 def test_a_parallel_residual_behind_one_norm_gathers_its_input_once() -> None:
@@ -128,10 +164,17 @@ def test_nor_of_a_quantized_one(scheme: str, slots: int) -> None:
         assert hazards(lists) == []
 
 
-@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order", "w8a8_heads", "w4a8_order_dynamic"])
-@pytest.mark.parametrize("name", [*MODELS, *PARALLEL])
+CASES = [
+    *((name, scheme)
+      for name in (*MODELS, *PARALLEL)
+      for scheme in (None, "w8a8", "w4a8_order", "w8a8_heads", "w4a8_order_dynamic")),
+    *((name, None) for name in MIXTURES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "scheme"), CASES)
 def test_a_list_has_no_more_commands_than_the_plan_counts(name: str, scheme: str | None) -> None:
-    config = {**MODELS, **PARALLEL}[name]
+    config = {**MODELS, **PARALLEL, **MIXTURES}[name]
     if scheme is not None:
         if scheme.startswith("w4"):
             config = replace(LLAMA_WIDE, residual=config.residual)

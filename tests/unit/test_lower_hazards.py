@@ -20,6 +20,7 @@ from lora_sdk.compile.isa import (
     Attention,
     Ballot,
     Command,
+    Experts,
     Gather,
     KvCommit,
     KvStore,
@@ -34,7 +35,16 @@ from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.partition import shard
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import padded
-from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantized
+from tests.unit.plan_rig import (
+    EXPERTS,
+    EXPERTS_NARROW,
+    GPT2,
+    LLAMA,
+    NARROW,
+    OPT_POST,
+    board,
+    quantized,
+)
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
@@ -79,6 +89,8 @@ MODELS = {
         windows=(0, 7, 0),
         local_layers=frozenset([1]),
     ),
+    "experts": EXPERTS,
+    "experts_narrow": EXPERTS_NARROW,
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -117,6 +129,16 @@ def access_adapter(c: Adapter) -> Access:
     )
 
 
+def access_experts(c: Experts) -> Access:
+    combines = bool(c.flags & abi.FLAG_COMBINE)
+    x, y = c.k * 2 * (c.chosen if combines else 1), c.n * 2 * (1 if combines else c.chosen)
+    chosen = rows_of(ONCHIP, c.chosen_offset, c.chosen_stride, c.chosen * 8)
+    return Access(
+        rows_of(ONCHIP, c.x_offset, c.x_stride, x) + chosen,
+        rows_of(ONCHIP, c.y_offset, c.y_stride, y),
+    )
+
+
 def access_vector(c: Vector) -> Access:
     x = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 2)
     y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * 2)
@@ -125,6 +147,9 @@ def access_vector(c: Vector) -> Access:
     z = rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns * 2)
     if c.op in (abi.VEC_EMBED, abi.VEC_EMBED_SCALED):
         return Access([], y)
+    if c.op in (abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN):
+        logits = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 4)
+        return Access(logits, rows_of(ONCHIP, c.y_offset, c.y_stride, c.extra * 8))
     if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
         return Access(x, sums)
     if c.op in (abi.VEC_LN_APPLY, abi.VEC_RMS_APPLY):
@@ -196,6 +221,7 @@ def access(command: Command) -> Access:
     known = {
         Matrix: access_matrix,
         Adapter: access_adapter,
+        Experts: access_experts,
         Vector: access_vector,
         Attention: access_attention,
         KvStore: access_kv_store,

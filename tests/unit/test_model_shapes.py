@@ -20,6 +20,7 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
         ("llama2-7b", 4096, 128, 11008, 32),
         ("llama3.1-8b", 4096, 128, 14336, 32),
         ("qwen3-8b", 4096, 128, 12288, 36),
+        ("qwen3-30b-a3b", 2048, 128, 6144, 48),
         ("mistral-7b", 4096, 128, 14336, 32),
         ("phi-4-mini", 3072, 128, 8192, 32),
         ("gpt-j-6b", 4096, 256, 16384, 28),

@@ -75,6 +75,8 @@
 #define LORA_MAX_SEQUENCES 64
 #define LORA_MAX_KV_OPS 512
 #define LORA_MAX_TAPS 8
+#define LORA_MAX_EXPERTS 1024 /* of a layer */
+#define LORA_MAX_CHOSEN 32    /* of them, by a row */
 #define LORA_PORTS 2
 #define LORA_NO_PORT 255
 #define LORA_ROW_GROUP 16 /* rows packed into one link transfer (paper, section III.B) */
@@ -314,7 +316,8 @@ enum lora_opcode {
     LORA_CMD_FENCE = 9,     /* CONTROL: all units idle */
     LORA_CMD_END = 10,      /* CONTROL: last command of every list */
     LORA_CMD_ADAPTER = 11,  /* MPU: h = FP16(A*x) of the rows that name an adapter */
-    LORA_CMD_BALLOT = 12    /* CONTROL: as FENCE; GENERATE: then writes this board's vote */
+    LORA_CMD_BALLOT = 12,   /* CONTROL: as FENCE; GENERATE: then writes this board's vote */
+    LORA_CMD_EXPERTS = 13   /* MPU: a matmul whose weights are those of each row's chosen experts */
 };
 
 enum lora_vector_op {
@@ -344,8 +347,11 @@ enum lora_vector_op {
     LORA_VEC_SOFTCAP = 23,         /* y = tanh(y*(1/scalar))*scalar of an FP32 row, in place */
     LORA_VEC_GEGLU = 24,           /* y = FP16(gelu(x) * z), GELU by tanh */
     LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
-    LORA_VEC_QUANTIZE_ROW = 26     /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
+    LORA_VEC_QUANTIZE_ROW = 26,    /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
                                    /* z.scale = that max*FP32(1/127) */
+    LORA_VEC_ROUTE = 27,       /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
+                               /* by index; weights by SoftMax over all columns */
+    LORA_VEC_ROUTE_CHOSEN = 28 /* the same, over the chosen ones */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -395,8 +401,9 @@ enum lora_command_flag {
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
     LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX: x INT8, a struct lora_row_scale behind each row */
-    LORA_FLAG_VOTES = 0x200 /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a step
-                               without rows */
+    LORA_FLAG_VOTES = 0x200,  /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a step
+                                 without rows */
+    LORA_FLAG_COMBINE = 0x400 /* EXPERTS: the chosen experts' outputs become one */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -441,6 +448,30 @@ struct lora_matrix { /* y = FP16(x*W + bias), or FP32; W INT8 or W4A8: FP16(x*W*
     uint32_t h_offset, h_stride; /* on-chip, what the ADAPTER command of that number has written */
 };
 
+struct lora_chosen { /* of ROUTE, `chosen` a row, by ascending expert */
+    float weight;
+    uint32_t expert;
+};
+
+/* Expert e's matrix [k][n] has the blocks of one of MATRIX whose `first` is first + e*requests,
+ * requests = ceil(its blocks/merge). Rows have struct lora_chosen c[chosen]; column i of the j-th
+ * is element i*chosen + j of what has one for each expert: y, or with COMBINE x. y[i*chosen + j] =
+ * FP16(x*W_j); COMBINE: y = FP16(c[0].weight*(x_0*W_0) + c[1].weight*(x_1*W_1) ..)
+ * (docs/numbers.md, 3.16). Experts that no row has chosen are not read. */
+struct lora_experts {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint8_t bank_first, bank_count, merge, weight_type; /* LORA_WEIGHT_FP16 */
+    uint32_t weight_line;
+    uint16_t first;
+    uint16_t experts, chosen, reserved;
+    uint32_t k, n;
+    uint32_t x_offset, x_stride; /* all on-chip */
+    uint32_t y_offset, y_stride;
+    uint32_t chosen_offset, chosen_stride; /* what ROUTE has written */
+    uint32_t reserved_2;
+};
+
 struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matmul reads it */
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
@@ -471,6 +502,7 @@ struct lora_vector {
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
+ * ROUTE, ROUTE_CHOSEN: x is FP32, y on-chip.
  * HEAD_SUMS, RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which
  * HEAD_SUMS writes those of the heads in columns first .. first + columns - 1. */
 

@@ -160,6 +160,10 @@ uint32_t lora_emu_trace(uint32_t cluster, uint32_t board, struct lora_trace_reco
 int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_t *frame_bytes,
                         uint64_t *payload_bytes);
 
+/* Bytes of weight blocks that a board's matmuls have read since creation: of an EXPERTS those of
+ * the experts that some row chose, each once. */
+int lora_emu_weight_bytes(uint32_t cluster, uint32_t board, uint64_t *bytes);
+
 /* Makes these the arenas of a board, in place of all that it has; the bytes of each are those of a
  * file from `base` on: a mock server of a runtime's daemon hands the same file to its clients as
  * the board's memory. Base and offset must agree modulo 4096. */

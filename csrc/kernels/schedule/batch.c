@@ -27,6 +27,7 @@ static begin_job begin_of(const struct lora_unit_call *call) {
     case LORA_CMD_VECTOR: return lora_vector_begin;
     case LORA_CMD_ATTENTION: return begin_attention(call);
     case LORA_CMD_ADAPTER: return lora_adapter_begin;
+    case LORA_CMD_EXPERTS: return lora_experts_begin;
     default: return begin_nothing;
     }
 }
@@ -157,6 +158,11 @@ static int native_adapter(void *context, struct lora_unit_call *call) {
     return run_one(call, lora_adapter_begin);
 }
 
+static int native_experts(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_experts_begin);
+}
+
 const struct lora_kernels lora_kernels_native = {
     .size = sizeof(struct lora_kernels),
     .name = "native",
@@ -164,5 +170,6 @@ const struct lora_kernels lora_kernels_native = {
     .vector = native_vector,
     .attention = native_attention,
     .adapter = native_adapter,
+    .experts = native_experts,
     .batch = native_batch,
 };

@@ -41,6 +41,15 @@ struct adapter_job {
     struct rows h;
 };
 
+struct experts_job {
+    const struct lora_experts *command;
+    struct rows x, y, chosen;
+    struct expert *all; /* that some row has chosen, `count` of them, ascending */
+    uint32_t count, k_blocks, tiles;
+    uint32_t starts[LORA_SEGMENTS + 1];
+    const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
+};
+
 struct vector_job {
     const struct lora_vector *command;
     float *x, *z; /* [columns] of thread 0, the others' follow */
@@ -86,6 +95,7 @@ struct lora_job {
         struct vector_job vector;
         struct attention_job attention;
         struct adapter_job adapter;
+        struct experts_job experts;
     };
     _Atomic uint64_t failed; /* lowest item that failed, times 2^16, and its status; ~0 none */
     _Atomic uint32_t nonfinite_count, nonfinite_row;
@@ -113,9 +123,11 @@ int lora_quantize_heads_begin(struct lora_job *job);
 int lora_row_max_begin(struct lora_job *job);
 int lora_quantize_row_begin(struct lora_job *job);
 int lora_permute_begin(struct lora_job *job);
+int lora_route_begin(struct lora_job *job); /* route.c */
 int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);
+int lora_experts_begin(struct lora_job *job);
 /* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
 int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
 /* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */

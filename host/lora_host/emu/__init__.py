@@ -11,6 +11,7 @@ from lora_host import abi
 from lora_host.emu.adapter import adapter
 from lora_host.emu.attention import attention
 from lora_host.emu.matrix import matrix
+from lora_host.emu.mixture import experts
 from lora_host.emu.unit_call import UnitCall
 from lora_host.emu.vector import vector
 from lora_host.numerics import quiet
@@ -20,6 +21,7 @@ KERNELS: dict[str, Callable[[UnitCall], None]] = {
     "vector": vector,
     "attention": attention,
     "adapter": adapter,
+    "experts": experts,
 }
 _OK, _ERR_UNIT = abi.OK, abi.ERR_UNIT
 _failures: list[str] = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi, numerics
-from lora_host.emu import head_norm, norm, quantize
+from lora_host.emu import head_norm, mixture, norm, quantize
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.numerics import F32
 
@@ -176,4 +176,6 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_SCALE: _scale,
     abi.VEC_SOFTCAP: _softcap,
     abi.VEC_GEGLU: _geglu,
+    abi.VEC_ROUTE: mixture.route,
+    abi.VEC_ROUTE_CHOSEN: mixture.route,
 }

@@ -19,12 +19,14 @@ from lora_sdk.model.operations import (
     Attend,
     CapLogits,
     Embed,
+    ExpertMatmul,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
     Rope,
+    Route,
     ScaleLogits,
     StoreKv,
     row,
@@ -96,6 +98,9 @@ class _Counter:
             found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
         return found
 
+    def experts(self, matmul: ExpertMatmul) -> int:
+        return 1 + (self.exchanges if matmul.gather else 0)
+
     def attend(self, attend: Attend) -> int:
         """Of selected rows, q is packed."""
         return 1 + attend.selected
@@ -108,6 +113,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
     Norm: _Counter.norm,
     NormHeads: _Counter.norm_heads,
     Matmul: _Counter.matmul,
+    ExpertMatmul: _Counter.experts,
     StoreKv: _Counter.store,
     Attend: _Counter.attend,
     **dict.fromkeys(
@@ -121,6 +127,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
             ScaleLogits,
             CapLogits,
             Argmax,
+            Route,
         ),
         _Counter.one,
     ),

@@ -15,7 +15,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.facts import DATA
-from lora_lab.timing.shape import block_weights, head_weights, kv_elements
+from lora_lab.timing.shape import block_weights, head_weights, kv_elements, read_weights
 from lora_sdk.model.shapes import shape_config
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class Gpu:
 def prefill_flops(config: ModelConfig, tokens: int) -> float:
     """Operations of a prompt: matmuls of the blocks, and attention over all pairs of positions."""
     attention = 4 * tokens**2 * config.layers * config.heads * config.head_dim
-    return 2 * block_weights(config) * tokens + attention
+    return 2 * read_weights(config) * tokens + attention
 
 
 def token_flops(config: ModelConfig, context: int) -> float:
     """Operations of a new token, lm_head included."""
     attention = 4 * context * config.layers * config.heads * config.head_dim
-    return 2 * (block_weights(config) + head_weights(config)) + attention
+    return 2 * (read_weights(config) + head_weights(config)) + attention
 
 
 def weight_bytes(config: ModelConfig) -> int:
@@ -82,7 +82,8 @@ def weight_bytes(config: ModelConfig) -> int:
 
 def token_bytes(config: ModelConfig, context: float) -> float:
     """What a new token reads in FP16."""
-    return weight_bytes(config) + _FP16 * kv_elements(config) * context
+    weights = _FP16 * (read_weights(config) + head_weights(config))
+    return weights + _FP16 * kv_elements(config) * context
 
 
 @cache

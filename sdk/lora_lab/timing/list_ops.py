@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_lab.timing import costs
+from lora_lab.timing.expert_ops import expert_cost
 from lora_lab.timing.facts import parameters
 from lora_lab.timing.machine import Machine
 from lora_lab.timing.ops import (
@@ -162,6 +163,9 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
         return command.k, command.n, *banks, command.weight_type, bool(command.adapter)
     if isinstance(command, isa.Adapter):
         return (command.k,)
+    if isinstance(command, isa.Experts):
+        banks = command.bank_first, command.bank_count, command.merge
+        return command.k, command.n, *banks, command.experts, command.chosen
     if isinstance(command, isa.Vector):
         return command.op, command.columns
     if isinstance(command, isa.Attention):
@@ -218,7 +222,29 @@ def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[
     }
 
 
-def block_bytes(command: isa.Matrix) -> int:
+def _experts(
+    timing: ListTiming, command: isa.Experts, rows: int, step: StepShape
+) -> dict[str, Any]:
+    """The experts that rows choose at random; each is spread over all banks."""
+    machine, k, n = timing.machine, command.k, command.n
+    blocks = math.ceil(k / abi.BLOCK_K) * math.ceil(n / abi.BLOCK_N)
+    requests = math.ceil(blocks / command.merge)
+    block = block_bytes(command)
+    found = expert_cost(machine, command.experts, command.chosen, rows, k, n)
+    each = math.ceil(requests / command.bank_count) * command.merge * block
+    fullest = math.ceil(found.passes * each)
+    return {
+        "category": WEIGHTS,
+        "start": machine.start_cycles if rows else 0.0,
+        "compute": found.cycles * timing.passes_per_mac(False),
+        "stream": timing.bank_cycles(command.bank_first, fullest),
+        "bytes": found.passes * blocks * block,
+        "macs": float(rows) * command.chosen * k * n,
+        "banks": (command.bank_first, command.bank_count, fullest),
+    }
+
+
+def block_bytes(command: isa.Matrix | isa.Experts) -> int:
     """Bytes of one weight block of the command, including scales and zero points. RequestError: a
     weight type without timing."""
     try:
@@ -345,6 +371,7 @@ def _nothing(
 COSTS: dict[type[isa.Command], Callable[..., dict[str, Any]]] = {
     isa.Matrix: _matrix,
     isa.Adapter: _adapter,
+    isa.Experts: _experts,
     isa.Vector: _vector,
     isa.Attention: _attention,
     isa.Gather: _gather,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lora_sdk.model.block import describe
-from lora_sdk.model.operations import width
+from lora_sdk.model.operations import ExpertMatmul, Matmul, width
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -13,11 +14,25 @@ if TYPE_CHECKING:
 
 def block_weights(config: ModelConfig) -> int:
     """Weights of all decoder blocks' matrices."""
+    return sum(_weights(config, matmul) for matmul in _of_layers(config))
+
+
+def read_weights(config: ModelConfig) -> int:
+    """Those of them that one row reads: of experts, the chosen ones."""
     return sum(
-        matmul.k * width(config, output.axis)
-        for matmul in describe(config).adapted
-        for output in matmul.outputs
+        _weights(config, matmul) * matmul.chosen // matmul.experts
+        if isinstance(matmul, ExpertMatmul)
+        else _weights(config, matmul)
+        for matmul in _of_layers(config)
     )
+
+
+def _of_layers(config: ModelConfig) -> Iterator[Matmul]:
+    return (matmul for matmul in describe(config).matmuls if matmul.layer is not None)
+
+
+def _weights(config: ModelConfig, matmul: Matmul) -> int:
+    return sum(matmul.k * width(config, output.axis) for output in matmul.outputs)
 
 
 def head_weights(config: ModelConfig) -> int:

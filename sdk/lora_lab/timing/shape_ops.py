@@ -12,6 +12,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_lab.timing import costs
 from lora_lab.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
+from lora_lab.timing.expert_ops import expert_cost
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.machine import Machine
 from lora_lab.timing.ops import (
@@ -39,12 +40,14 @@ from lora_sdk.model.operations import (
     Attend,
     CapLogits,
     Embed,
+    ExpertMatmul,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
     Rope,
+    Route,
     ScaleLogits,
     StoreKv,
     row,
@@ -190,7 +193,7 @@ class _Builder:
                 self.row_max(what, k, exchanged=False)
                 self.quantize(what, k, dynamic)
         self.matrix(what, k, n, head=matmul.layer is None)
-        if self.adapter is None or matmul.layer is None:
+        if self.adapter is None or not matmul.adapts:
             return
         modules, blocked_b = len(matmul.outputs), matmul.target.axes[0] != "hidden"
         down = modules * self.adapter.down_ranks(self.boards)
@@ -200,6 +203,29 @@ class _Builder:
             start = self.machine.start_cycles
             self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
+
+    def route(self, route: Route) -> None:
+        """Every board chooses, of all logits."""
+        self._by_columns("route", abi.VEC_ROUTE, width(self.config, route.source.axes[0]))
+
+    def experts(self, matmul: ExpertMatmul) -> None:
+        """The gather of what all chosen experts read, and the experts' shares of the matrix."""
+        machine, what, k = self.machine, matmul.short, matmul.k
+        if matmul.gather:
+            self.gather(f"gather {what}", width(self.config, matmul.source.axes[0]), FP16_BYTES)
+        n = self._columns(matmul) // matmul.experts
+        found = expert_cost(machine, matmul.experts, matmul.chosen, self.rows, k, n)
+        size = found.passes * k * n * machine.weight_bytes
+        self._add(
+            unit=MPU,
+            category=WEIGHTS,
+            what=what,
+            start=machine.start_cycles,
+            compute=found.cycles,
+            stream=size / (machine.stream_rate if self.rows == 1 else machine.prefill_rate),
+            bytes=size,
+            macs=float(self.rows) * matmul.chosen * k * n,
+        )
 
     def row_max(self, what: str, columns: int, exchanged: bool) -> None:
         """A pass over columns for the max of a row, and the exchange of boards' maxima."""
@@ -215,6 +241,8 @@ class _Builder:
                 columns += count * self.heads * head_dim
             elif axis == "kv_heads":
                 columns += count * self.kv_heads * head_dim
+            elif axis == "experts":  # of routers, which every board has whole
+                columns += count * width(self.config, axis)
             else:
                 columns += math.ceil(count * width(self.config, axis) / self.boards)
         return columns
@@ -377,7 +405,8 @@ class _Builder:
 
     def activate(self, activate: Activate) -> None:
         op = abi.VEC_SWIGLU if activate.gated else abi.VEC_GELU_TANH
-        self._by_columns(f"activation {activate.kind}", op, self.config.ffn / self.boards)
+        columns = width(self.config, activate.target.axes[0]) / self.boards
+        self._by_columns(f"activation {activate.kind}", op, columns)
 
     def residual(self, add: AddResidual) -> None:
         self._by_columns("residual", abi.VEC_RESIDUAL, self.config.hidden / self.boards)
@@ -411,6 +440,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     ScaleLogits: _Builder.scale_logits,
     CapLogits: _Builder.cap_logits,
     Argmax: _Builder.argmax,
+    Route: _Builder.route,
+    ExpertMatmul: _Builder.experts,
 }
 
 

@@ -167,6 +167,11 @@ class StreamTarget:
                 f"design {design.name} on {boards} boards: it runs on one board only; "
                 "use another design, or --boards 1"
             )
+        if config.experts is not None:
+            raise RequestError(
+                f"design {design.name}: has no mixture of experts, which {config.architecture} is;"
+                " use an overlay's design, as own-u280"
+            )
         facts = board_facts(board)
         self.model = StreamModel(design, facts, config)
         self.name, self.board, self.boards = design.name, board, boards

@@ -51,6 +51,9 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_ROW_MAX: VectorCost(),
     # FP32 divisions, one a row, are no faster than a norm's root and division
     abi.VEC_QUANTIZE_ROW: VectorCost(1, lambda machine: machine.rest_cycles),
+    # exponentials, whose sum waits for each addition; then the choice, a pass for its maximum
+    abi.VEC_ROUTE: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
+    abi.VEC_ROUTE_CHOSEN: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
 }
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
+from lora_host.errors import RequestError
 from lora_lab.timing.matmul_counts import eight_bit_tile, four_bit_tile
 from lora_lab.timing.ops import (
     ATTENTION,
@@ -35,12 +36,14 @@ from lora_sdk.model.operations import (
     Attend,
     CapLogits,
     Embed,
+    ExpertMatmul,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
     Rope,
+    Route,
     ScaleLogits,
     StoreKv,
     row,
@@ -220,6 +223,12 @@ class _Builder:
         self._pipe("activation", self._last_tiles(own), card.activate_columns,
                    card.activate_latency)  # fmt: skip
 
+    def refuse(self, operation: Operation) -> None:
+        raise RequestError(
+            f"{self.config.architecture}: the wide card has no mixture of experts; expected a model"
+            " without one"
+        )
+
     def follow(self, operation: Operation) -> None:
         """What the finishers' columns go through as they come."""
         self._pipe(type(operation).__name__, 0, 1, self.card.pipe_latency)
@@ -274,6 +283,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     StoreKv: _Builder.store,
     Attend: _Builder.attention,
     Activate: _Builder.activate,
+    Route: _Builder.refuse,
+    ExpertMatmul: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
     ),

@@ -149,7 +149,7 @@ def _by_module(
             raise AdapterError(
                 f"{tensor}: in {container.path}, but this model adapts no such tensor; expected "
                 f"lora_A or lora_B of a layer's linear; the adapter is another model's, or adapts "
-                "embeddings or lm_head, which is not supported"
+                "embeddings, lm_head, experts or their router, which is not supported"
             )
         found.setdefault(short, {})[factor] = tensor
         full[short] = name

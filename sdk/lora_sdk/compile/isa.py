@@ -74,6 +74,32 @@ class Matrix(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Experts(Command):
+    """MPU: y = FP16(x*W) by each expert that the row has chosen, or their weighted sum."""
+
+    STRUCT = "experts"
+    OPCODE = abi.CMD_EXPERTS
+    UNIT = abi.UNIT_MPU
+
+    bank_first: int
+    bank_count: int
+    merge: int
+    weight_type: int
+    weight_line: int
+    first: int
+    experts: int
+    chosen: int
+    k: int
+    n: int
+    x_offset: int
+    x_stride: int
+    y_offset: int
+    y_stride: int
+    chosen_offset: int
+    chosen_stride: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Adapter(Command):
     """MPU: h = FP16(A*x) of the rows that name an adapter, for the matrix of this number."""
 

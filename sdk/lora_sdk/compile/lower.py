@@ -22,6 +22,10 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   comes after o or down. If the board has no hidden columns, it runs neither o nor down.
 - `sums`: the norm that reads it has waited for its whole gather, sending included, before the next
   norm writes it.
+- `router` is written by the MPU; the VFU's ROUTE, for which the experts' first matmul waits, reads
+  it. That matmul's input was gathered for the router. `chosen` is written by ROUTE, which has
+  waited for a router's matmul, and so for the experts' matmuls before it, which read it.
+  `expert_up` and `expert_ffn`: as `up` and `ffn`.
 - `qkv`, `up`, `branch` are written by the MPU. It has either run their reader itself (attention),
   or run a matmul that waited for their reader: SWIGLU and RESIDUAL run on the VFU before the norm,
   or before the gather, that this matmul waits for.

@@ -32,7 +32,7 @@ from lora_sdk.model.operations import Matmul
 from lora_sdk.plan.collectives import quantized_late
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.onchip import OnchipBuffer, eight, input_bytes
-from lora_sdk.plan.tensors import FP16_BYTES, padded
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
 
 
 def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event | None:
@@ -49,7 +49,7 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
             after = quantize(part, after, matmul, own)
             gathered = eight(source)
         after = part.gather(after, gathered, segments=not (late or permuted))
-    elif matmul.selected:
+    elif matmul.selected and not part.block.gathered_by(matmul).selected:
         after = _pack_shared(part, after, matmul, late)
     if matmul.target.results:
         part.tap_final(matmul.source, after)
@@ -194,7 +194,7 @@ def _matrix(
         n=placed.n,
         x_bank=abi.BANK_ONCHIP,
         y_bank=part.bank(matmul.target),
-        y_type=abi.FP32 if matmul.target.results else abi.FP16,
+        y_type=abi.FP32 if matmul.target.element_bytes == FP32_BYTES else abi.FP16,
         **part.address("x", part.buffer(source)),
         **part.address("y", part.own(matmul.target)),
         **fields,

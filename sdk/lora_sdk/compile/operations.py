@@ -8,7 +8,7 @@ from typing import Any
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
+from lora_sdk.compile.isa import Experts, KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
     quantize_qkv,
@@ -347,6 +347,51 @@ def _logits(
     )
 
 
+def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | None:
+    return part.builder.emit(
+        Vector,
+        after,
+        what="route",
+        flags=part.flags(route),
+        op=abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE,
+        columns=len(part.columns(route.source)),
+        extra=route.chosen,
+        **part.address("x", part.own(route.source)),
+        **part.address("y", part.own(route.target)),
+    )
+
+
+def _experts(part: Lowering, after: Event | None, matmul: ops.ExpertMatmul) -> Event | None:
+    """Each row by the matrices of the experts that it has chosen. Their inputs are gathered for all
+    of them at once, column by column."""
+    source = matmul.source.name
+    if matmul.gather:
+        after = part.gather(after, source)
+    placed = part.board.matrices.get(matmul.name)
+    if placed is None:
+        return after
+    chosen = part.own(matmul.chosen_from)
+    return part.builder.emit(
+        Experts,
+        after,
+        what=f"experts {matmul.short}",
+        flags=part.flags(matmul) | (abi.FLAG_COMBINE if matmul.combine else 0),
+        weight_type=placed.spec.format.weight_type,
+        bank_first=placed.bank_first,
+        bank_count=placed.bank_count,
+        merge=placed.merge,
+        weight_line=placed.weight_line,
+        first=placed.first,
+        experts=matmul.experts,
+        chosen=matmul.chosen,
+        k=placed.k,
+        n=placed.n,
+        **part.address("x", part.buffer(source)),
+        **part.address("y", part.own(matmul.target)),
+        **part.address("chosen", chosen),
+    )
+
+
 def _argmax(part: Lowering, after: Event | None, argmax: ops.Argmax) -> Event | None:
     columns, control = part.columns(argmax.source), part.board.control
     return part.builder.emit(
@@ -378,4 +423,6 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.ScaleLogits: _scale_logits,
     ops.CapLogits: _cap_logits,
     ops.Argmax: _argmax,
+    ops.Route: _route,
+    ops.ExpertMatmul: _experts,
 }

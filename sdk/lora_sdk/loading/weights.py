@@ -226,6 +226,10 @@ class Loader:
             )
 
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
+        for one in placed.of_experts:
+            yield from self._one_matrix_tasks(board, one)
+
+    def _one_matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
         tiles = -(-placed.n // abi.BLOCK_N)
         if placed.spec.format.weights.columns is None and self._copied(placed.parts):
             step = max(1, self._batch_bytes // (placed.k * abi.BLOCK_N * COPIED_BYTES))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.operations import (
@@ -22,6 +22,7 @@ from lora_sdk.model.operations import (
     Buffer,
     CapLogits,
     Embed,
+    ExpertMatmul,
     Matmul,
     Norm,
     NormHeads,
@@ -29,12 +30,13 @@ from lora_sdk.model.operations import (
     Output,
     PackSelected,
     Rope,
+    Route,
     ScaleLogits,
     StoreKv,
     matmuls,
     width,
 )
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Block:
 
     @cached_property
     def adapted(self) -> tuple[Matmul, ...]:
-        """Matmuls of the layers. Adapters may change them and number them in this order."""
-        return tuple(matmul for matmul in self.matmuls if matmul.layer is not None)
+        """Matmuls that adapters may change. They number them in this order."""
+        return tuple(matmul for matmul in self.matmuls if matmul.adapts)
 
     @cached_property
     def inputs(self) -> Mapping[str, tuple[Matmul, ...]]:
@@ -85,6 +87,10 @@ class Block:
         """Checkpoint names of all matrices that read the same row as `matmul`."""
         readers = self.inputs[matmul.input_of or matmul.name]
         return tuple(tensor for reader in readers for tensor in reader.tensors)
+
+    def gathered_by(self, matmul: Matmul) -> Matmul:
+        """The matmul for which the row that `matmul` reads was gathered."""
+        return self.inputs[matmul.input_of or matmul.name][0]
 
 
 @lru_cache(maxsize=64)
@@ -145,7 +151,18 @@ FFN = Buffer("ffn", ("ffn",), gathered=True)
 PACKED = Buffer("packed", ("hidden",))
 HEAD = Buffer("head", ("hidden",), gathered=True)
 EMBED = Buffer("embed", ("embed",), gathered=True)
-LOGITS = Buffer("logits", ("vocabulary",), results=True)
+LOGITS = Buffer("logits", ("vocabulary",), results=True, element_bytes=4)
+ROUTER = Buffer("router", ("experts",), element_bytes=4)
+CHOSEN = Buffer("chosen", ("chosen",), element_bytes=8)
+EXPERT_UP = Buffer("expert_up", ("chosen_ffn", "chosen_ffn"))
+EXPERT_FFN = Buffer("expert_ffn", ("chosen_ffn",), gathered=True)
+
+
+def _of_experts(lead: str, count: int, parts: tuple[str, ...], axis: Axis) -> tuple[Output, ...]:
+    """The outputs of all experts' matrices."""
+    return tuple(
+        Output(f"{lead}.expert.{number}.{part}", axis) for number in range(count) for part in parts
+    )
 
 
 @dataclass(frozen=True)
@@ -188,7 +205,13 @@ class _Description:
         if self.config.embed_norm and (self._projected or self._stream is not RESIDUAL):
             raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
                              " expected neither")  # fmt: skip
+        self._check_experts()
         buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
+        if self.config.experts is not None:
+            dense = len(self.config.experts.layers) < self.config.layers
+            mlp = [self.up, FFN] if dense else []
+            buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, ROUTER, CHOSEN, EXPERT_UP,
+                       EXPERT_FFN, PACKED, HEAD]  # fmt: skip
         return Block(
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
@@ -196,6 +219,21 @@ class _Description:
             tuple(tuple(self._layer(layer)) for layer in range(self.config.layers)),
             tuple(self._after()),
         )
+
+    def _check_experts(self) -> None:
+        """Experts are gated by SiLU, without biases, in layers one after the other."""
+        config = self.config
+        if config.experts is None:
+            return
+        plain = config.gated and not config.mlp_bias and config.residual == "sequential"
+        if not plain or config.activation != "silu":
+            raise ModelError("experts with biases, without SwiGLU or with a parallel residual;"
+                             " expected SwiGLU without biases, sequential")  # fmt: skip
+        if config.quantization is not None and config.quantization.formats:
+            raise ModelError(
+                f"quantization {config.quantization.scheme} of a mixture of experts: not supported;"
+                " expected matrices in FP16, BF16 or FP32"
+            )
 
     def _before(self) -> Iterator[Operation]:
         """The first residual: token and position embeddings, through project_in if there is one."""
@@ -284,6 +322,10 @@ class _Description:
             )  # fmt: skip
 
     def _mlp(self, layer: int) -> Iterator[Operation]:
+        experts = self.config.experts
+        if experts is not None and layer in experts.layers:
+            yield from self._experts(layer, experts)
+            return
         config, lead = self.config, f"layer.{layer}"
         names = ("gate", "up") if config.gated else ("up",)
         outputs = tuple(Output(f"{lead}.{name}", "ffn") for name in names)
@@ -293,6 +335,48 @@ class _Description:
             layer=layer, source=self.up, target=FFN, kind=config.activation, gated=config.gated
         )
         yield self._plain(f"{lead}.down", FFN, BRANCH, config.mlp_bias, layer)
+
+    def _experts(self, layer: int, experts: ExpertConfig) -> Iterator[Operation]:
+        """The router, which gathers the row for the experts too, and the experts that it chooses:
+        their columns of gate and up, the activation, their columns of down, summed."""
+        config, lead = self.config, f"layer.{layer}"
+        yield self._plain(f"{lead}.router", INPUT, ROUTER, layer=layer)
+        yield Route(
+            layer=layer,
+            source=ROUTER,
+            target=CHOSEN,
+            chosen=experts.chosen,
+            renormalize=experts.renormalize,
+        )
+        fields: dict[str, Any] = {
+            "layer": layer,
+            "bias": False,
+            "experts": experts.count,
+            "chosen": experts.chosen,
+            "chosen_from": CHOSEN,
+        }
+        yield ExpertMatmul(
+            name=f"{lead}.expert_up",
+            source=INPUT,
+            target=EXPERT_UP,
+            k=config.hidden,
+            outputs=_of_experts(lead, experts.count, ("gate", "up"), "expert_ffn"),
+            input_of=f"{lead}.router",
+            combine=False,
+            **fields,
+        )
+        yield Activate(
+            layer=layer, source=EXPERT_UP, target=EXPERT_FFN, kind=config.activation, gated=True
+        )
+        yield ExpertMatmul(
+            name=f"{lead}.expert_down",
+            source=EXPERT_FFN,
+            target=BRANCH,
+            k=experts.ffn,
+            outputs=_of_experts(lead, experts.count, ("down",), "hidden"),
+            combine=True,
+            **fields,
+        )
 
     def _after(self) -> Iterator[Operation]:
         """For the selected rows: final norm, project_out, lm_head."""

@@ -40,10 +40,13 @@ class Entries:
         return HEAD if embeds and missing and self.config.tied else name
 
     def raw(self, source: Source) -> tuple[Elements, str, str]:
-        """The whole tensor of the file, its type and its name."""
+        """The whole tensor of the file, of several matrices as one, its type and its name."""
         name = self.name(source)
         container, entry = self.tensors[name]
-        return container.array(entry), entry.kind, name
+        found = container.array(entry)
+        if len(entry.shape) > 2 and isinstance(found, np.ndarray):
+            found = found.reshape(-1, entry.shape[-1])
+        return found, entry.kind, name
 
     def check(self, plain: Mapping[str, Source], used: set[str], ignored: re.Pattern[str]) -> None:
         """ModelError: a tensor of `plain` is missing, misshapen or not a float, or one that is

@@ -26,6 +26,7 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ("norms of q and k", lambda c: c.head_norms != "none"),
     ("parallel residual", lambda c: c.residual != "sequential"),
     ("gated MLP", lambda c: c.gated),
+    ("experts", lambda c: c.experts is not None),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),
     ("learned positions", lambda c: c.position_rows > 0),

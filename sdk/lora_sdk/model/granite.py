@@ -16,8 +16,13 @@ DEFAULTS = Defaults(ffn=11008, vocabulary=32000, positions=2048)
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
+    return with_factors(with_biases(read_decoder(fields, "granite", DEFAULTS), fields), fields)
+
+
+def with_factors(config: ModelConfig, fields: Fields) -> ModelConfig:
+    """`config` with the factors that Granite's fields name."""
     return replace(
-        with_biases(read_decoder(fields, "granite", DEFAULTS), fields),
+        config,
         embed_scale=fields.number("embedding_multiplier", 1.0),
         branch_scale=fields.number("residual_multiplier", 1.0),
         score_factor=fields.number("attention_multiplier", 1.0),

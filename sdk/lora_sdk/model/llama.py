@@ -49,7 +49,7 @@ def sources(config: ModelConfig) -> dict[str, Source]:
         **norm("final_norm", "norm", d, beta=False),
     }
     for layer in range(config.layers):
-        found.update(_layer(config, f"layer.{layer}", f"layers.{layer}"))
+        found.update(_layer(config, layer))
     return found | head("lm_head", d, config.vocabulary, config.tied, config.head_bias)
 
 
@@ -69,7 +69,9 @@ NORMS: Mapping[BranchNorms, Mapping[str, str]] = {
 }
 
 
-def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
+def _layer(config: ModelConfig, layer: int) -> dict[str, Source]:
+    """Norms, attention and, unless the layer has experts, the MLP."""
+    name, tensor = f"layer.{layer}", f"layers.{layer}"
     d, ffn = config.hidden, config.ffn
     queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
     found: dict[str, Source] = {}
@@ -88,6 +90,8 @@ def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
         found.update(
             biased(f"{name}.{part}", f"{tensor}.self_attn.{part}_proj", inputs, outputs, bias)
         )
+    if config.experts is not None and layer in config.experts.layers:
+        return found
     for part, inputs, outputs in (("gate", d, ffn), ("up", d, ffn), ("down", ffn, d)):
         found.update(
             biased(f"{name}.{part}", f"{tensor}.mlp.{part}_proj", inputs, outputs, config.mlp_bias)

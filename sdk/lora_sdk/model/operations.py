@@ -13,19 +13,26 @@ from typing import Literal, TypeVar
 
 from lora_sdk.model.spec import Activation, ModelConfig, NormKind
 
-Axis = Literal["hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary"]
-"""What a range of columns consists of. Boards shard it by heads or by units of columns."""
+Axis = Literal[
+    "hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary",
+    "experts", "chosen", "expert_ffn", "chosen_ffn",
+]  # fmt: skip
+"""What a range of columns consists of. Boards shard it by heads or by units of columns; every board
+has all of `experts` and `chosen`. `expert_ffn` is of one expert, `chosen_ffn` of each expert that a
+row has chosen: column by column, side by side."""
 
 
 @dataclass(frozen=True)
 class Buffer:
     """Rows of activations. `axes`: their columns, side by side. `gathered`: every board holds whole
-    rows, filled by gathers; otherwise only its own columns. `results`: FP32 in the control bank."""
+    rows, filled by gathers; otherwise only its own columns. `results`: FP32 in the control bank.
+    `element_bytes`: of a value; 4 is FP32, 8 struct lora_chosen."""
 
     name: str
     axes: tuple[Axis, ...]
     gathered: bool = False
     results: bool = False
+    element_bytes: int = 2
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,39 @@ class Matmul(Operation):
     def short(self) -> str:
         """Its name within its layer."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def adapts(self) -> bool:
+        """Whether adapters may change it: routers and experts have none."""
+        return self.layer is not None and self.target.axes != ("experts",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertMatmul(Matmul):
+    """target = source*W of each expert that the row has chosen; `outputs` are those of all
+    `experts`, one after the other. With `combine` the source has a row of k columns for each chosen
+    expert, and the target is the sum of their outputs by the weights of `chosen_from`; otherwise
+    one row is multiplied by all of them, and the target has columns for each."""
+
+    experts: int
+    chosen: int
+    combine: bool
+    chosen_from: Buffer
+
+    @property
+    def adapts(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route(Operation):
+    """target = the `chosen` experts of the largest logits in source, and their weights, which add
+    up to 1 where `renormalize`."""
+
+    source: Buffer
+    target: Buffer
+    chosen: int
+    renormalize: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +255,7 @@ class Argmax(Operation):
 
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
-    PackSelected, ScaleLogits, CapLogits, Argmax,
+    PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
 )  # fmt: skip
 Row = TypeVar("Row")
 
@@ -241,6 +281,8 @@ def target(operation: Operation) -> Buffer | None:
 
 def width(config: ModelConfig, axis: Axis) -> int:
     """Columns of an axis, all boards together."""
+    experts = config.experts
+    count, chosen, ffn = (experts.count, experts.chosen, experts.ffn) if experts else (0, 0, 0)
     return {
         "hidden": config.hidden,
         "embed": config.embed_dim,
@@ -248,4 +290,8 @@ def width(config: ModelConfig, axis: Axis) -> int:
         "kv_heads": config.kv_heads * config.head_dim,
         "ffn": config.ffn,
         "vocabulary": config.vocabulary,
+        "experts": count,
+        "chosen": chosen,
+        "expert_ffn": ffn,
+        "chosen_ffn": ffn * chosen,
     }[axis]

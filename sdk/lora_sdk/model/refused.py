@@ -46,7 +46,7 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "use_parallel_residual": ((False,), "attention beside the MLP"),
 }
 
-# What no family has, of these; the others are missing in some alone.
+# What an unknown family is missing, of these; the others are missing in some alone.
 _NOWHERE = frozenset(
     {"a mixture of experts", "an encoder and a decoder", "cross-attention", "chunked attention"}
 )
@@ -84,7 +84,6 @@ _MISSING = {
     "mamba": "state-space layers",
     "mamba2": "state-space layers",
     "mistral3": "image inputs",
-    "mixtral": "a mixture of experts",
     "mllama": "image inputs",
     "olmo": "norms without weights and clipped q, k and v",
     "paligemma": "image inputs",
@@ -93,7 +92,6 @@ _MISSING = {
     "qwen2_moe": "a mixture of experts",
     "qwen2_vl": "image inputs",
     "qwen2_5_vl": "image inputs",
-    "qwen3_moe": "a mixture of experts",
     "qwen3_next": "linear attention and a mixture of experts",
     "qwen3_vl": "image inputs",
     "rwkv": "recurrent layers",
@@ -139,12 +137,15 @@ HARMLESS = (
     "n_ctx",
     "output_attentions",
     "output_hidden_states",
+    "output_router_logits",
     "prefix",
     "pretraining_tp",
     "problem_type",
     "resid_pdrop",
     "residual_dropout",
     "return_dict",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
     "sep_token_id",
     "summary_activation",
     "summary_first_dropout",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,8 @@ Layout = Literal["io", "oi", "vector", "table"]
 @dataclass(frozen=True)
 class Source:
     """`tensor` is the file's name, without the model's prefix where it has that (`prefixed`),
-    `file_shape` its whole shape. The canonical tensor is outputs `first` .. `first + count - 1` of
+    `file_shape` its whole shape; of several [output, input] one behind the other the outputs are
+    numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of
     it, or, of a matrix or vector, the outputs that `order` names, in that order."""
 
     tensor: str
@@ -41,7 +43,9 @@ class Source:
     @property
     def module_outputs(self) -> int:
         """Outputs of the whole tensor of the file."""
-        return self.file_shape[0 if self.layout in ("oi", "vector") else 1]
+        if self.layout == "oi":
+            return prod(self.file_shape[:-1])
+        return self.file_shape[0 if self.layout == "vector" else 1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -50,7 +54,7 @@ class Source:
             return (self.count,)
         if self.layout == "table":
             return self.file_shape
-        inputs = self.file_shape[0] if self.layout == "io" else self.file_shape[1]
+        inputs = self.file_shape[0] if self.layout == "io" else self.file_shape[-1]
         return (inputs, self.count)
 
 

@@ -45,6 +45,19 @@ class RopeConfig:
 
 
 @dataclass(frozen=True)
+class ExpertConfig:
+    """A mixture of experts in place of the MLP of `layers`: `count` experts with an inner size of
+    `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
+    those of all experts do."""
+
+    count: int
+    chosen: int
+    ffn: int
+    renormalize: bool
+    layers: frozenset[int]
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """A model as the engine computes it; sizes are in elements.
 
@@ -63,7 +76,8 @@ class ModelConfig:
     itself included, 0 for all; empty where every layer sees all. `local_rope`: rotary positions of
     `local_layers`, of the others `rope`. `one_plus`: RMSNorms multiply by 1 + gamma. The
     residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
-    `logit_cap` bound scores and logits softly, 0: not. `quantization` is None if everything is
+    `logit_cap` bound scores and logits softly, 0: not. `experts`: the layers that have some, and
+    which; `ffn` is the other layers' inner size. `quantization` is None if everything is
     FP16.
     """
 
@@ -112,6 +126,7 @@ class ModelConfig:
     stream_scale: float = 1.0
     score_cap: float = 0.0
     logit_cap: float = 0.0
+    experts: ExpertConfig | None = None
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None

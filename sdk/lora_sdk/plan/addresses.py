@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def tensors_at(board: BoardPlan, bank: int, offset: int) -> list[str]:
     """The checkpoint's tensors, or the computed tables, with values in the line at byte `offset` of
     a bank. Several where a weight block holds columns of more than one; none outside of weights."""
-    for matrix in board.matrices.values():
+    for matrix in (one for placed in board.matrices.values() for one in placed.of_experts):
         block = _block_at(matrix, bank, offset)
         if block is not None:
             return list(dict.fromkeys(_columns_of(matrix, block)))

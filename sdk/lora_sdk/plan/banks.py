@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lora_host import abi
@@ -58,11 +58,32 @@ class MatrixPlacement:
 
     @property
     def requests(self) -> int:
-        """Memory requests of `merge` blocks that stream the matrix once."""
+        """Memory requests of `merge` blocks that stream all of it once."""
+        return self.spec.matrices * self.requests_each
+
+    @property
+    def requests_each(self) -> int:
+        """The same of one expert's matrix; of all where there are no experts."""
         return -(-self.spec.blocks // self.merge)
 
+    @property
+    def of_experts(self) -> Iterator[MatrixPlacement]:
+        """Each expert's matrix as one of its own; itself where there are no experts."""
+        if not self.spec.experts:
+            yield self
+        lines = self.merge * self.spec.block_bytes // abi.LINE_BYTES
+        for number in range(self.spec.experts):
+            row, first = divmod(self.first + number * self.requests_each, self.bank_count)
+            yield replace(
+                self,
+                spec=self.spec.of_expert(number),
+                first=first,
+                weight_line=self.weight_line + row * lines,
+            )
+
     def address(self, block: int) -> tuple[int, int]:
-        """(bank, byte offset) of block `block` = column tile * ceil(k/128) + k block."""
+        """(bank, byte offset) of block `block` = column tile * ceil(k/128) + k block; of the first
+        expert, whose requests the others' follow."""
         request, index = divmod(block, self.merge)
         row, bank = divmod(self.first + request, self.bank_count)
         offset = (row * self.merge + index) * self.spec.block_bytes
@@ -162,7 +183,7 @@ class Shelf:
     def matrix(self, spec: MatrixSpec) -> MatrixPlacement:
         """Places a whole matrix outside the weight banks."""
         merge = self.banks.overlay.request_blocks(spec.k)
-        count = -(-spec.blocks // merge) * merge * spec.block_bytes
+        count = spec.matrices * -(-spec.blocks // merge) * merge * spec.block_bytes
         line = self.take(spec.name, count) // abi.LINE_BYTES
         return MatrixPlacement(spec, self.bank, 1, merge, 0, line, True)
 

@@ -233,6 +233,13 @@ class BoardFit:
                 if output.axis == "kv_heads"
             )
             found.append(Replica("k and v", f"{shared} KV heads shared with board before", size))
+        routers = [
+            self.matrices[matmul.name].bytes
+            for matmul in share.block(config).matmuls
+            if matmul.target.axes == ("experts",)
+        ]
+        if routers and share.rank:
+            found.append(Replica("routers", "every board chooses the experts", sum(routers)))
         if config.tied and share.vocabulary:
             size = self.matrices["lm_head"].bytes
             found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))

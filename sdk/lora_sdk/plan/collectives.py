@@ -134,13 +134,14 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     config, adapters = context.config, context.adapters
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
+        unit *= ops.width(config, "chosen") if axis == "chosen_ffn" else 1
         share = config.head_dim if axis == "heads" else unit
         size = element_bytes(config, matmul, adapters, context.boards)
         if size == 1 and matmul_format(config, matmul).dynamic:
             what = f"{matmul.name} maxima"
             yield Collective(what, context.boards, 1, 1, FP32_BYTES, matmul.selected)
         yield Collective(matmul.name, ops.width(config, axis), share, unit, size, matmul.selected)
-    if matmul.layer is not None and adapters is not None and adapters.sharded:
+    if matmul.adapts and adapters is not None and adapters.sharded:
         ranks = adapters.share(context.boards) * len(matmul.outputs)
         what = f"{matmul.name} adapter"
         columns = ranks * context.boards
@@ -155,9 +156,10 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
     ops.Matmul: _matmul,
+    ops.ExpertMatmul: _matmul,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route),
         _none,
     ),
 }  # fmt: skip

@@ -33,13 +33,13 @@ class OnchipBuffer:
 def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> dict[str, int]:
     """Bytes of one row of each buffer.
 
-    Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `head`, `embed`,
-    and their INT8 copies `input8` .. `embed8` for matmuls that read INT8. The others have the
-    board's own columns: the residual, results of matmuls, norm sums (III.A). `adapter_columns`:
-    values per row of adapters' h, 0 without adapters."""
+    Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `expert_ffn`,
+    `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read INT8. The
+    others have the board's own columns: the residual, results of matmuls, norm sums (III.A).
+    `adapter_columns`: values per row of adapters' h, 0 without adapters."""
     described = share.block(config)
     strides = {
-        buffer.name: padded(_columns(config, share, buffer) * FP16_BYTES)
+        buffer.name: padded(_columns(config, share, buffer) * buffer.element_bytes)
         for buffer in described.buffers
     }
     strides["sums"] = padded(abi.SEGMENTS * 8)
@@ -115,12 +115,13 @@ def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterat
 
 COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
     ops.Matmul: _of_matmul,
+    ops.ExpertMatmul: _of_matmul,
     ops.StoreKv: _of_kv,
     ops.Norm: _of_norm,
     ops.NormHeads: _of_heads,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route),
         _none,
     ),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_host.naming import counted
 from lora_sdk.model.block import describe_stage
+from lora_sdk.model.operations import width
 
 if TYPE_CHECKING:
     from lora_sdk.model.block import Block
@@ -72,6 +73,7 @@ class Share:
     ffn: range
     vocabulary: range
     embed: range
+    expert_ffn: range = range(0)
 
     @property
     def place(self) -> int:
@@ -88,10 +90,16 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
     if axis in ("heads", "kv_heads"):
         heads = share.q_heads if axis == "heads" else share.kv_heads
         return range(heads.start * config.head_dim, heads.stop * config.head_dim)
+    if axis in ("experts", "chosen"):
+        return range(width(config, axis))
+    if axis == "chosen_ffn":
+        chosen = width(config, "chosen")
+        return range(share.expert_ffn.start * chosen, share.expert_ffn.stop * chosen)
     found = {
         "hidden": share.hidden,
         "embed": share.embed,
         "ffn": share.ffn,
+        "expert_ffn": share.expert_ffn,
         "vocabulary": share.vocabulary,
     }
     return found[axis]
@@ -183,6 +191,7 @@ class Partition:
             ffn=columns(config.ffn),
             vocabulary=columns(config.vocabulary) if stage.is_last else range(0),
             embed=columns(config.embed_dim),
+            expert_ffn=columns(width(config, "expert_ffn")),
         )
 
     def shares(self) -> tuple[Share, ...]:

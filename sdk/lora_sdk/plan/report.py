@@ -43,6 +43,7 @@ def report(plan: Plan) -> dict[str, Any]:
         "rows_a_step": plan.row_limit,
         "rope": _rope(plan),
         "windows": _windows(plan),
+        "experts": _experts(plan),
         "formats": _formats(plan.boards[0]),
         "kv_cache": plan.boards[0].kv.kind,
         "weight_bytes": plan.weight_bytes,
@@ -97,6 +98,23 @@ def _windows(plan: Plan) -> dict[str, Any] | None:
     }
 
 
+def _experts(plan: Plan) -> dict[str, Any] | None:
+    """Mixtures of experts: how many of how many a row chooses, in how many layers, and the bytes of
+    matrices that a token reads of all boards' ones."""
+    experts = plan.config.experts
+    if experts is None:
+        return None
+    specs = [matrix.spec for board in plan.boards for matrix in board.matrices.values()]
+    return {
+        "chosen": experts.chosen,
+        "of": experts.count,
+        "layers": len(experts.layers),
+        "expert_bytes": sum(spec.bytes for spec in specs if spec.experts),
+        "expert_bytes_a_token": sum(spec.token_bytes for spec in specs if spec.experts),
+        "matrix_bytes_a_token": sum(spec.token_bytes for spec in specs),
+    }
+
+
 def _formats(board: BoardPlan) -> dict[str, int]:
     """Matrices of a board by format."""
     return dict(Counter(str(matrix.spec.format) for matrix in board.matrices.values()))
@@ -137,7 +155,8 @@ def _spilled(plan: Plan, matrix: MatrixPlacement) -> dict[str, Any]:
     """A matrix outside the weight banks, and the added time per token to stream it."""
     weight_banks = [plan.board.banks[bank].bandwidth for bank in plan.overlay.weight_banks]
     there = plan.board.banks[matrix.bank_first].bandwidth
-    extra = matrix.placed_bytes / there - matrix.placed_bytes / sum(weight_banks)
+    read = matrix.placed_bytes / matrix.spec.matrices * (matrix.spec.chosen or 1)
+    extra = read / there - read / sum(weight_banks)
     return {
         "matrix": matrix.name,
         "bytes": matrix.bytes,
@@ -283,6 +302,8 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
         yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {counted(len(sizes), 'board')}"
     if found["windows"]:
         yield _window_line(found["windows"])
+    if found["experts"]:
+        yield _expert_line(found["experts"])
     rope = found["rope"]
     if rope and rope["context"]:
         yield (
@@ -303,6 +324,15 @@ def _window_line(windows: dict[str, Any]) -> str:
     return (
         f"windows: {windows['layers']} of {windows['of']} layers read the last {sizes} positions;"
         f" sequences {'return' if windows['pages_returned'] else 'keep'} the pages before them"
+    )
+
+
+def _expert_line(experts: dict[str, Any]) -> str:
+    return (
+        f"experts: each row takes {experts['chosen']} of {experts['of']} in "
+        f"{counted(experts['layers'], 'layer')}; a token reads "
+        f"{_mib(experts['expert_bytes_a_token'])} of their {_mib(experts['expert_bytes'])}, "
+        f"{_mib(experts['matrix_bytes_a_token'])} of all matrices"
     )
 
 

@@ -42,7 +42,7 @@ def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
     for name, placed in placements.items():
         form = placed.spec.format
         key = (name.rpartition(".")[2], form.block_bytes, form.metadata_bytes)
-        kinds.setdefault(key, []).append(placed.spec.blocks)
+        kinds.setdefault(key, []).extend([placed.spec.blocks] * (placed.spec.chosen or 1))
     return [
         Stream(kind, len(blocks), tuple(blocks), size, metadata)
         for (kind, size, metadata), blocks in kinds.items()

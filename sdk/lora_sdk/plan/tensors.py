@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lora_host import abi
@@ -36,7 +36,8 @@ class MatrixSpec:
     """A matrix [k, n] of one board; its columns are those of `parts`, side by side. `bias` is
     the name of its bias, None without one; matmuls of INT8 activations store it after the
     columns' scales, in the table `scales`. `permutation` is the table with the order of its inputs
-    (act-order), None if they are not permuted."""
+    (act-order), None if they are not permuted. Of `experts`, where there are any, each has such a
+    matrix, with as many of `parts` in order; a row reads those of `chosen` experts."""
 
     name: str
     layer: int | None
@@ -45,20 +46,38 @@ class MatrixSpec:
     bias: str | None
     format: MatrixFormat = FP16
     permutation: str | None = None
+    experts: int = 0
+    chosen: int = 0
+
+    @property
+    def matrices(self) -> int:
+        """Matrices [k, n]: one of each expert."""
+        return self.experts or 1
+
+    def of_expert(self, number: int) -> MatrixSpec:
+        """The matrix of one expert."""
+        each = len(self.parts) // self.matrices
+        parts = self.parts[number * each : (number + 1) * each]
+        return replace(self, parts=parts, experts=0, chosen=0)
 
     @property
     def n(self) -> int:
-        return sum(part.width for part in self.parts)
+        return sum(part.width for part in self.parts) // self.matrices
 
     @property
     def blocks(self) -> int:
-        """Weight blocks of 128 x 32, padding included."""
+        """Weight blocks of 128 x 32 of a matrix, padding included."""
         return -(-self.k // abi.BLOCK_K) * -(-self.n // abi.BLOCK_N)
 
     @property
     def bytes(self) -> int:
         """Bytes of the weights themselves, without padding."""
-        return self.format.bytes(self.k, self.n)
+        return self.format.bytes(self.k, self.n) * self.matrices
+
+    @property
+    def token_bytes(self) -> int:
+        """Those of them that one row reads."""
+        return self.format.bytes(self.k, self.n) * (self.chosen or 1)
 
     @property
     def block_bytes(self) -> int:
@@ -132,6 +151,7 @@ def _spec(config: ModelConfig, share: Share, matmul: ops.Matmul) -> MatrixSpec:
     for output in matmul.outputs:
         columns = axis_columns(config, share, output.axis)
         parts.append(Part(output.tensor, columns.start, columns.stop))
+    experts = matmul if isinstance(matmul, ops.ExpertMatmul) else None
     return MatrixSpec(
         matmul.name,
         matmul.layer,
@@ -140,6 +160,8 @@ def _spec(config: ModelConfig, share: Share, matmul: ops.Matmul) -> MatrixSpec:
         f"{matmul.name}.bias" if matmul.bias else None,
         matmul_format(config, matmul),
         f"{matmul.name}.permutation" if act_order(config, matmul) else None,
+        experts.experts if experts else 0,
+        experts.chosen if experts else 0,
     )
 
 
@@ -214,12 +236,13 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.AddPosition: _positions,
     ops.Rope: _rope,
     ops.Matmul: _matmul,
+    ops.ExpertMatmul: _matmul,
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
     ops.Attend: _attend,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax),
+         ops.CapLogits, ops.Argmax, ops.Route),
         _none,
     ),
 }  # fmt: skip

@@ -226,6 +226,10 @@ class _Pass:
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
 
+    def refused(self, op: ops.Operation) -> None:
+        """Recipe.check refuses models that have it."""
+        raise NotImplementedError(type(op).__name__)
+
     def nothing(self, op: ops.Operation) -> None:
         """Rows are unchanged."""
 
@@ -245,6 +249,8 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.ScaleLogits: _Pass.scale_logits,
     ops.CapLogits: _Pass.cap_logits,
     ops.Argmax: _Pass.nothing,
+    ops.Route: _Pass.refused,
+    ops.ExpertMatmul: _Pass.refused,
 }
 
 

@@ -234,7 +234,8 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
     ops.Attend: LayerCalibration._smooth_attention,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax,
+         ops.Route, ops.ExpertMatmul),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

@@ -86,7 +86,13 @@ class Recipe:
         return self.weights.integer
 
     def check(self, config: ModelConfig) -> None:
-        """RequestError names a matrix whose K is not a multiple of the group."""
+        """RequestError names a matrix whose K is not a multiple of the group, or says that the
+        model has experts."""
+        if config.experts is not None:
+            raise RequestError(
+                f"{config.architecture}: mixtures of experts are not quantized so far; they run in"
+                " FP16"
+            )
         if not self.four_bit:
             return
         for name, k in _inputs(config).items():

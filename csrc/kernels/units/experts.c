@@ -1,0 +1,282 @@
+/* EXPERTS: each row times the matrices of the experts that it has chosen. An item is a run of
+ * column tiles: an expert's tile is read once, for all rows that chose it. docs/numbers.md, 3.16.
+ */
+#include <string.h>
+
+#include "isa/half.h"
+#include "isa/segments.h"
+#include "job.h"
+#include "matrix.h"
+
+#define ROUNDS 4 /* of items, one a thread in each */
+#define WEIGHT_BYTES_PER_NS 16
+#define MULTIPLICATIONS_PER_NS 40
+
+struct taker { /* a row that has chosen the expert */
+    uint32_t row, slot;
+    float weight;
+};
+
+/* An expert that some row has chosen. */
+struct expert {
+    struct lora_matrix matrix; /* its own, as a command */
+    struct lora_job blocks;    /* of that command, to find its blocks */
+    struct taker *takers;
+    uint32_t count;
+    float *x; /* [k] of a single row, panels of several */
+};
+
+/* An expert's tile, in the order in which an item takes them. */
+struct place {
+    uint32_t tile, expert;
+};
+
+static bool combines(const struct experts_job *e) { return e->command->flags & LORA_FLAG_COMBINE; }
+
+static uint32_t tile_columns(const struct lora_experts *c, uint32_t tile) {
+    uint32_t left = c->n - tile * LORA_BLOCK_N;
+    return left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
+}
+
+static uint32_t item_start(const struct lora_job *job, uint32_t item) {
+    return (uint32_t)((uint64_t)job->experts.tiles * item / job->items);
+}
+
+/* FP32 sums of one tile, tree included: sums[taker][32]. */
+static void multiply(const struct lora_job *job, const struct expert *expert,
+                     const uint16_t *const *blocks, const uint16_t *const *next, float *sums) {
+    const struct lora_variant *variant = job->variant;
+    const uint32_t *starts = job->experts.starts;
+    if (expert->count == 1) {
+        variant->row(expert->x, starts, blocks, next, sums);
+        return;
+    }
+    if (expert->count <= variant->few_rows) {
+        variant->few(expert->x, expert->count, starts, blocks, next, sums);
+        return;
+    }
+    _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
+    lora_panels_multiply(variant, expert->x, expert->count, starts, blocks, next, work, sums);
+}
+
+/* Column i of the slot's expert is element i*chosen + slot of the row. */
+static void store_apart(struct lora_job *job, const struct expert *expert, uint32_t tile,
+                        const float *sums) {
+    const struct lora_experts *c = job->experts.command;
+    uint32_t columns = tile_columns(c, tile);
+    for (uint32_t i = 0; i < expert->count; i++) {
+        const struct taker *taker = &expert->takers[i];
+        uint16_t halves[LORA_BLOCK_N];
+        uint32_t bad = job->variant->floats_to_halves(sums + i * LORA_BLOCK_N, columns, halves);
+        uint16_t *y = half_row(job->experts.y, taker->row) + taker->slot +
+                      (uint64_t)tile * LORA_BLOCK_N * c->chosen;
+        for (uint32_t n = 0; n < columns; n++) y[(uint64_t)n * c->chosen] = halves[n];
+        job_count_nonfinite(job, taker->row, bad);
+    }
+}
+
+static void add_weighted(const struct expert *expert, const float *sums, float *totals) {
+    for (uint32_t i = 0; i < expert->count; i++, sums += LORA_BLOCK_N) {
+        float *total = totals + (uint64_t)expert->takers[i].row * LORA_BLOCK_N;
+        float weight = expert->takers[i].weight;
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++) total[n] = total[n] + weight * sums[n];
+    }
+}
+
+static void store_totals(struct lora_job *job, uint32_t tile, const float *totals) {
+    uint32_t columns = tile_columns(job->experts.command, tile);
+    for (uint32_t row = 0; row < job->rows; row++) {
+        uint16_t *y = half_row(job->experts.y, row) + (uint64_t)tile * LORA_BLOCK_N;
+        job_count_nonfinite(
+            job, row,
+            job->variant->floats_to_halves(totals + (uint64_t)row * LORA_BLOCK_N, columns, y));
+    }
+}
+
+static int find_blocks(const struct experts_job *e, struct place at, const uint16_t **blocks) {
+    return lora_matrix_find_blocks(&e->all[at.expert].blocks, at.tile, blocks);
+}
+
+/* Two lists of blocks alternate: those that are read, and the next ones, which may be fetched. */
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct experts_job *e = &job->experts;
+    uint64_t stride = (uint64_t)e->k_blocks + 1;
+    const uint16_t **blocks = e->lists + 2 * stride * thread, **next = blocks + stride;
+    struct place at = {item_start(job, item), 0};
+    uint32_t end = item_start(job, item + 1);
+    _Alignas(LORA_LINE_BYTES) float sums[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
+    _Alignas(LORA_LINE_BYTES) float totals[LORA_MAX_ROWS * LORA_BLOCK_N];
+    int status = find_blocks(e, at, blocks);
+    while (at.tile < end && status == LORA_OK) {
+        const struct expert *expert = &e->all[at.expert];
+        bool last = at.expert + 1 == e->count;
+        struct place then = {at.tile + last, last ? 0 : at.expert + 1};
+        bool more = then.tile < end;
+        if (more) status = find_blocks(e, then, next);
+        if (status != LORA_OK) break;
+        if (at.expert == 0) memset(totals, 0, sizeof(float) * job->rows * LORA_BLOCK_N);
+        multiply(job, expert, blocks, more ? next : blocks, sums);
+        if (combines(e)) add_weighted(expert, sums, totals);
+        else store_apart(job, expert, at.tile, sums);
+        if (last && combines(e)) store_totals(job, at.tile, totals);
+        const uint16_t **taken = blocks;
+        blocks = next;
+        next = taken;
+        at = then;
+    }
+    return status;
+}
+
+/* --- begin ------------------------------------------------------------------------------------ */
+static const struct lora_chosen *chosen_of(const struct experts_job *e, uint32_t row) {
+    return (const struct lora_chosen *)(const void *)(e->chosen.base + e->chosen.stride * row);
+}
+
+static int find_operands(struct lora_job *job) {
+    struct experts_job *e = &job->experts;
+    const struct lora_experts *c = e->command;
+    uint64_t x = 2ull * c->k * (combines(e) ? c->chosen : 1);
+    uint64_t y = 2ull * c->n * (combines(e) ? 1 : c->chosen);
+    e->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, x, 2);
+    e->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, y, 2);
+    e->chosen = call_operand(job->call, LORA_BANK_ONCHIP, c->chosen_offset, c->chosen_stride,
+                             sizeof(struct lora_chosen) * c->chosen, 4);
+    return e->x.base && e->y.base && e->chosen.base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+/* How many rows have chosen each expert. A row names its experts in ascending order. */
+static int count_takers(const struct lora_job *job, uint16_t *counts) {
+    const struct experts_job *e = &job->experts;
+    const struct lora_experts *c = e->command;
+    memset(counts, 0, sizeof(*counts) * c->experts);
+    for (uint32_t row = 0; row < job->rows; row++) {
+        const struct lora_chosen *chosen = chosen_of(e, row);
+        for (uint32_t i = 0; i < c->chosen; i++) {
+            uint32_t expert = chosen[i].expert;
+            if (expert >= c->experts || (i && expert <= chosen[i - 1].expert)) return LORA_ERR_SIZE;
+            counts[expert]++;
+        }
+    }
+    return LORA_OK;
+}
+
+static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t number) {
+    const struct lora_experts *c = job->experts.command;
+    uint64_t blocks = (uint64_t)job->experts.k_blocks * job->experts.tiles;
+    uint64_t request = c->first + number * ((blocks + c->merge - 1) / c->merge);
+    uint64_t lines = (uint64_t)c->merge * LORA_BLOCK_BYTES_FP16 / LORA_LINE_BYTES;
+    expert->matrix = (struct lora_matrix){
+        .bank_first = c->bank_first,
+        .bank_count = c->bank_count,
+        .merge = c->merge,
+        .weight_type = c->weight_type,
+        .weight_line = (uint32_t)(c->weight_line + request / c->bank_count * lines),
+        .first = (uint16_t)(request % c->bank_count),
+        .k = c->k,
+        .n = c->n,
+    };
+    memset(&expert->blocks, 0, sizeof expert->blocks);
+    expert->blocks.call = job->call;
+    expert->blocks.matrix.command = &expert->matrix;
+    expert->blocks.matrix.block_bytes = LORA_BLOCK_BYTES_FP16;
+    lora_matrix_order(&expert->blocks.matrix, job->call);
+}
+
+static uint64_t floats_of(uint32_t rows, uint32_t k) {
+    return rows == 1 ? k : panel_floats(rows, k);
+}
+
+/* The rows of an expert, one after the other. */
+static void copy_row(const struct experts_job *e, const struct taker *taker, uint16_t *halves) {
+    const struct lora_experts *c = e->command;
+    const uint16_t *x = half_row(e->x, taker->row);
+    if (!combines(e)) memcpy(halves, x, 2ull * c->k);
+    else
+        for (uint32_t i = 0; i < c->k; i++) halves[i] = x[(uint64_t)i * c->chosen + taker->slot];
+}
+
+static void fill(const struct lora_job *job, const struct expert *expert, uint16_t *halves) {
+    uint32_t k = job->experts.command->k;
+    for (uint32_t i = 0; i < expert->count; i++)
+        copy_row(&job->experts, &expert->takers[i], halves + (uint64_t)i * k);
+    struct rows rows = {(uint8_t *)halves, 2ull * k};
+    if (expert->count == 1) job->variant->halves_to_floats(halves, k, expert->x);
+    else lora_panels_fill(job->variant, rows, expert->count, k, expert->x);
+}
+
+static void take(const struct lora_job *job, const uint16_t *numbers) {
+    const struct experts_job *e = &job->experts;
+    for (uint32_t row = 0; row < job->rows; row++) {
+        const struct lora_chosen *chosen = chosen_of(e, row);
+        for (uint32_t slot = 0; slot < e->command->chosen; slot++) {
+            struct expert *expert = &e->all[numbers[chosen[slot].expert]];
+            expert->takers[expert->count++] = (struct taker){row, slot, chosen[slot].weight};
+        }
+    }
+}
+
+/* Experts, their rows, each thread's lists of blocks, the rows in FP16 and in FP32. */
+static int allocate(struct lora_job *job, uint16_t *counts) {
+    struct experts_job *e = &job->experts;
+    const struct lora_experts *c = e->command;
+    uint64_t pairs = (uint64_t)job->rows * c->chosen, floats = 0;
+    for (uint32_t i = 0; i < c->experts; i++) {
+        e->count += counts[i] != 0;
+        floats += counts[i] ? floats_of(counts[i], c->k) : 0;
+    }
+    uint64_t all = padded_lines(e->count * sizeof(struct expert));
+    uint64_t takers = padded_lines(pairs * sizeof(struct taker));
+    uint64_t lists = padded_lines(2 * ((uint64_t)e->k_blocks + 1) * job->threads *
+                                  sizeof(uint16_t *));
+    uint64_t halves = padded_lines(2ull * job->rows * c->k);
+    uint8_t *memory = lora_job_memory(job, all + takers + lists + halves + floats * sizeof(float));
+    if (!memory) return LORA_ERR_MEMORY;
+    e->all = (struct expert *)(void *)memory;
+    struct taker *taker = (struct taker *)(void *)(memory + all);
+    e->lists = (const uint16_t **)(void *)(memory + all + takers);
+    uint16_t *scratch = (uint16_t *)(void *)(memory + all + takers + lists);
+    float *x = (float *)(void *)(memory + all + takers + lists + halves);
+    uint16_t numbers[LORA_MAX_EXPERTS];
+    for (uint32_t i = 0, number = 0; i < c->experts; i++) {
+        if (counts[i] == 0) continue;
+        struct expert *expert = &e->all[number];
+        set_matrix(job, expert, i);
+        numbers[i] = (uint16_t)number++;
+        expert->takers = taker;
+        expert->count = 0;
+        expert->x = x;
+        taker += counts[i];
+        x += floats_of(counts[i], c->k);
+    }
+    take(job, numbers);
+    for (uint32_t i = 0; i < e->count; i++) fill(job, &e->all[i], scratch);
+    return LORA_OK;
+}
+
+int lora_experts_begin(struct lora_job *job) {
+    const struct lora_experts *c = (const struct lora_experts *)(const void *)job->call->command;
+    struct experts_job *e = &job->experts;
+    uint16_t counts[LORA_MAX_EXPERTS];
+    e->command = c;
+    e->count = 0;
+    if (c->weight_type != LORA_WEIGHT_FP16) return LORA_ERR_OPCODE;
+    if (c->k == 0 || c->k > MAX_COLUMNS || c->n > MAX_COLUMNS || c->bank_count == 0 ||
+        c->merge == 0 || c->experts == 0 || c->experts > LORA_MAX_EXPERTS || c->chosen == 0 ||
+        c->chosen > LORA_MAX_CHOSEN)
+        return LORA_ERR_SIZE;
+    e->k_blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    e->tiles = (c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) e->starts[s] = segment_start(c->k, s);
+    int status = find_operands(job);
+    if (status == LORA_OK) status = count_takers(job, counts);
+    if (status == LORA_OK) status = allocate(job, counts);
+    if (status != LORA_OK) return status;
+    uint64_t blocks = (uint64_t)e->count * e->k_blocks * e->tiles;
+    uint64_t products = (uint64_t)job->rows * c->chosen * c->k * c->n;
+    job->work = blocks * LORA_BLOCK_BYTES_FP16 / WEIGHT_BYTES_PER_NS;
+    if (products / MULTIPLICATIONS_PER_NS > job->work)
+        job->work = products / MULTIPLICATIONS_PER_NS;
+    job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;
+    job->run = run;
+    return LORA_OK;
+}
