@@ -28,7 +28,7 @@ static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matri
     return fw_check_range(fw, matrix->bank_first + i, start, bytes);
 }
 
-static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
+uint32_t fw_check_weights(struct fw *fw, const struct lora_matrix *matrix) {
     uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
     if (blocks == 0) return FW_MORE;
@@ -76,7 +76,7 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
         x.align = 4;
     }
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
-        check_weights(fw, matrix) == FW_FAILED ||
+        fw_check_weights(fw, matrix) == FW_FAILED ||
         fw_check_matrix_adapter(fw, list, matrix) == FW_FAILED)
         return FW_FAILED;
     return check_bias(fw, matrix);
