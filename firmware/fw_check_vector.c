@@ -124,7 +124,7 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
     if ((uses & A_TOKENS) && (v->flags & LORA_FLAG_TOKEN_BLOCKS)) {
         if (check_token_blocks(fw, list, v) == FW_FAILED) return FW_FAILED;
     } else if ((uses & A_TOKENS) &&
-        check_table(fw, v->a_bank, v->a_line, list->vocabulary, bytes) == FW_FAILED)
+               check_table(fw, v->a_bank, v->a_line, list->vocabulary, bytes) == FW_FAILED)
         return FW_FAILED;
     if ((uses & B_POSITIONS) && v->b_bank != LORA_NO_BANK) {
         if (v->extra > FW_MAX_DIMENSION)

@@ -51,10 +51,10 @@ static inline uint32_t gguf_block_bytes(uint32_t kind) {
 
 /* Where the scales begin. */
 static inline uint32_t gguf_scales(uint32_t kind) {
-    return gguf_is_bytes(kind)    ? LORA_BLOCK_K * LORA_BLOCK_N
+    return gguf_is_bytes(kind)         ? LORA_BLOCK_K * LORA_BLOCK_N
            : lora_gguf_has_fifth(kind) ? GGUF_HIGH + LORA_BLOCK_K / 8 * LORA_BLOCK_N
            : lora_gguf_has_upper(kind) ? GGUF_HIGH + LORA_BLOCK_K / 4 * LORA_BLOCK_N
-                                  : GGUF_HIGH;
+                                       : GGUF_HIGH;
 }
 
 /* Where the FP16 number that a pair shares lies in each of its blocks, behind 6-bit scales. */

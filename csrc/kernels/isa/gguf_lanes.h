@@ -253,8 +253,8 @@ OF_KIND(IQ4_NL)
     {[LORA_GGUF_Q8_0] = which##_Q8_0, [LORA_GGUF_Q5_0] = which##_Q5_0,                             \
      [LORA_GGUF_Q4_1] = which##_Q4_1, [LORA_GGUF_Q5_1] = which##_Q5_1,                             \
      [LORA_GGUF_Q4_K] = which##_Q4_K, [LORA_GGUF_Q5_K] = which##_Q5_K,                             \
-     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED,                     \
-     [LORA_GGUF_Q4_0] = which##_Q4_0,   [LORA_GGUF_IQ4_NL] = which##_IQ4_NL}
+     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED,                       \
+     [LORA_GGUF_Q4_0] = which##_Q4_0, [LORA_GGUF_IQ4_NL] = which##_IQ4_NL}
 
 static void widen(uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
     static void (*const of[])(const struct gguf_pair *, uint16_t *) = TABLE(widen);

@@ -1,5 +1,5 @@
-"""Matrices of a GGUF file in the blocks that boards multiply, those of abi.h. Boards that do not know
-them have Q4_0 as W4A16 in groups of 32, the same weights to the bit."""
+"""Matrices of a GGUF file in the blocks that boards multiply, those of abi.h. Boards that do not
+know them have Q4_0 as W4A16 in groups of 32, the same weights to the bit."""
 
 from __future__ import annotations
 

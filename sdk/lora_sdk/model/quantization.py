@@ -157,9 +157,7 @@ class Quantization:
     @property
     def quantized(self) -> bool:
         """Whether anything is not FP16."""
-        return kv_format(self.kv).quantized or any(
-            format != FP16 for format in self.all_formats
-        )
+        return kv_format(self.kv).quantized or any(format != FP16 for format in self.all_formats)
 
 
 def block_group(name: str, group: int, k: int) -> int:
