@@ -244,6 +244,7 @@ uint32_t fw_check_rows(struct fw *fw, const struct lora_list *list, struct fw_bu
 /* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_experts.c, fw_check_vector.c */
 uint32_t fw_check_header(struct fw *fw, const struct fw_list *list);
 uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command);
+uint32_t fw_check_weights(struct fw *fw, const struct lora_matrix *matrix);
 uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
                          const struct lora_matrix *matrix);
 /* Where `blocks` blocks lie by a matmul's fields. */

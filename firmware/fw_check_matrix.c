@@ -40,7 +40,7 @@ uint32_t fw_check_blocks(struct fw *fw, const struct lora_matrix *matrix, uint32
     return FW_MORE;
 }
 
-static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
+uint32_t fw_check_weights(struct fw *fw, const struct lora_matrix *matrix) {
     uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
     return fw_check_blocks(fw, matrix, blocks);
@@ -80,7 +80,7 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
         x.align = 4;
     }
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
-        check_weights(fw, matrix) == FW_FAILED ||
+        fw_check_weights(fw, matrix) == FW_FAILED ||
         fw_check_matrix_adapter(fw, list, matrix) == FW_FAILED)
         return FW_FAILED;
     return check_bias(fw, matrix);

@@ -1,6 +1,7 @@
 /* REGISTER: operands of vector operations; which of x, y, z and the tables an operation uses. */
 #include "fw.h"
 #include "lora/segments.h"
+#include "lora/weight_blocks.h"
 
 enum operand {
     X_ROW = 0x1,      /* FP16 columns, on-chip */
@@ -109,6 +110,18 @@ static uint32_t check_table(struct fw *fw, uint32_t bank, uint32_t line, uint64_
     return fw_check_range(fw, bank, (uint64_t)line * LORA_LINE_BYTES, rows * fw_padded(row_bytes));
 }
 
+/* The tokens as columns of a matrix in GGUF's blocks. */
+static uint32_t check_token_blocks(struct fw *fw, const struct lora_list *list,
+                                   const struct lora_vector *v) {
+    struct lora_matrix matrix = lora_token_matrix(v, list->vocabulary);
+    if ((matrix.weight_type & LORA_WEIGHT_TYPE_MASK) != LORA_WEIGHT_GGUF ||
+        lora_weight_block_bytes(matrix.weight_type) == 0)
+        return fw_fail(fw, LORA_ERR_OPCODE, matrix.weight_type, LORA_WEIGHT_GGUF);
+    if (matrix.k & (lora_weight_unit(matrix.weight_type) - 1))
+        return fw_fail(fw, LORA_ERR_SIZE, matrix.k, lora_weight_unit(matrix.weight_type));
+    return fw_check_weights(fw, &matrix);
+}
+
 static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
                              const struct lora_vector *v, uint32_t uses) {
     uint32_t bytes = v->columns * 2;
@@ -118,8 +131,10 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
     if ((uses & B_COLUMNS) && v->b_bank != LORA_NO_BANK &&
         check_table(fw, v->b_bank, v->b_line, 1, bytes) == FW_FAILED)
         return FW_FAILED;
-    if ((uses & A_TOKENS) &&
-        check_table(fw, v->a_bank, v->a_line, list->vocabulary, bytes) == FW_FAILED)
+    if ((uses & A_TOKENS) && (v->flags & LORA_FLAG_TOKEN_BLOCKS)) {
+        if (check_token_blocks(fw, list, v) == FW_FAILED) return FW_FAILED;
+    } else if ((uses & A_TOKENS) &&
+               check_table(fw, v->a_bank, v->a_line, list->vocabulary, bytes) == FW_FAILED)
         return FW_FAILED;
     if ((uses & B_POSITIONS) && v->b_bank != LORA_NO_BANK) {
         if (v->extra > FW_MAX_DIMENSION)
@@ -205,6 +220,8 @@ uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const stru
     if (uses == 0) return fw_fail(fw, LORA_ERR_OPCODE, v->op, OPERATIONS - 1);
     if ((v->flags & LORA_FLAG_ONE_PLUS) && !has_gamma_alone(v->op))
         return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_RMS_APPLY);
+    if ((v->flags & LORA_FLAG_TOKEN_BLOCKS) && !(uses & A_TOKENS))
+        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_EMBED);
     if (v->columns > FW_MAX_DIMENSION)
         return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
     if (check_meaning(fw, list, v, uses) == FW_FAILED ||

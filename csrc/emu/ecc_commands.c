@@ -124,7 +124,10 @@ static void reads_embeddings(struct reader *reader, const struct lora_vector *v)
             reads(reader, reader->call->list->control_bank,
                   reader->call->state->block_offset + (uint64_t)row->token + 2ull * v->first,
                   2ull * v->columns);
-        else if (tokens)
+        else if (tokens && v->flags & LORA_FLAG_TOKEN_BLOCKS) {
+            struct lora_matrix matrix = lora_token_matrix(v, reader->call->list->vocabulary);
+            reads_weights(reader, &matrix);
+        } else if (tokens)
             reads_table_row(reader, v->a_bank, v->a_line, row->token, 2ull * v->columns);
         reads_table_row(reader, v->b_bank, v->b_line, (uint64_t)row->position + v->extra,
                         2ull * v->columns);

@@ -143,6 +143,8 @@ bool tables_are_there(const lora_unit_call *call) {
                table_is_there(call, c->b_bank, b, bytes);
     case LORA_VEC_EMBED:
     case LORA_VEC_EMBED_SCALED:
+        if (c->flags & LORA_FLAG_TOKEN_BLOCKS) return false; /* not in the source */
+        [[fallthrough]];
     case LORA_VEC_ADD_POSITION:
     case LORA_VEC_ROPE:
         for (uint32_t i = 0; i < rows_of(call); i++)

@@ -13,6 +13,8 @@
 #define SUPER 256
 #define BEYOND_HALF 65520.0f
 
+static const int8_t meaning[] = LORA_GGUF_CODEBOOK;
+
 /* K inputs of one output: weight = v*scale - minimum, by groups of 16, as the formulas of GGUF have
  * them: FP16 numbers d and m of groups of 32, or d, dmin and the integers that they multiply. */
 struct column {
@@ -79,8 +81,6 @@ static void read_q4_0(const uint8_t *row, uint64_t k, struct column *column) {
 }
 
 static void read_iq4_nl(const uint8_t *row, uint64_t k, struct column *column) {
-    static const int8_t meaning[] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
     EACH_32(18) {
         int8_t *values = column->values + 32 * g;
         column->d[g] = load_half(at);
@@ -198,8 +198,8 @@ static const struct source {
     read_column read;
     uint32_t inputs, bytes, kinds;
 } sources[] = {
-    [LORA_SOURCE_Q4_0] = {read_q4_0, 32, 18, BIT(Q5_0) | BIT(Q8_0)},
-    [LORA_SOURCE_IQ4_NL] = {read_iq4_nl, 32, 18, BIT(Q8_0)},
+    [LORA_SOURCE_Q4_0] = {read_q4_0, 32, 18, BIT(Q4_0) | BIT(Q5_0) | BIT(Q8_0)},
+    [LORA_SOURCE_IQ4_NL] = {read_iq4_nl, 32, 18, BIT(IQ4_NL) | BIT(Q8_0)},
     [LORA_SOURCE_Q5_0] = {read_q5_0, 32, 22, BIT(Q5_0) | BIT(Q8_0)},
     [LORA_SOURCE_Q8_0] = {read_q8_0, 32, 34, BIT(Q8_0)},
     [LORA_SOURCE_Q4_1] = {read_q4_1, 32, 20, BIT(Q4_1) | BIT(Q5_1)},
@@ -297,18 +297,21 @@ static uint8_t *put_bytes(uint8_t *at, const struct tile *tile, size_t offset) {
     return at;
 }
 
-static void put_scales(uint8_t *at, const struct tile *tile, uint32_t kind) {
-    if (kind < LORA_GGUF_Q4_K) {
+/* `block`: its number along K. */
+static void put_scales(uint8_t *at, const struct tile *tile, uint32_t kind, uint64_t block) {
+    if (!lora_gguf_is_super(kind)) {
         at = put_halves(at, tile, offsetof(struct column, d), GROUPS / 2);
-        if (kind == LORA_GGUF_Q4_1 || kind == LORA_GGUF_Q5_1)
+        if (lora_gguf_has_minima(kind))
             put_halves(at, tile, offsetof(struct column, m), GROUPS / 2);
         return;
     }
-    at = put_halves(at, tile, offsetof(struct column, block_d), 1);
-    if (kind < LORA_GGUF_Q6_K) {
-        put_six(put_halves(at, tile, offsetof(struct column, dmin), 1), tile);
+    if (lora_gguf_is_pair(kind)) {
+        put_six(at, tile);
+        put_halves(at + GROUPS / 4 * 3 * N, tile,
+                   block % 2 ? offsetof(struct column, dmin) : offsetof(struct column, block_d), 1);
         return;
     }
+    at = put_halves(at, tile, offsetof(struct column, block_d), 1);
     at = put_bytes(at, tile, offsetof(struct column, scales));
     if (kind == LORA_GGUF_Q6_K) return;
     at = put_halves(at, tile, offsetof(struct column, dmin), 1);
@@ -325,19 +328,29 @@ static uint8_t *put_high(uint8_t *at, const struct tile *tile, uint32_t each) {
     return at + K / each * N;
 }
 
-static void put_block(uint8_t *at, const struct tile *tile, uint32_t kind) {
-    if (kind == LORA_GGUF_Q8_0) {
-        memcpy(at, tile->values, sizeof tile->values);
-        put_scales(at + sizeof tile->values, tile, kind);
-        return;
-    }
+/* The low four bits of all values; of IQ4_NL the numbers of what they mean. */
+static uint8_t *put_nibbles(uint8_t *at, const struct tile *tile, uint32_t kind) {
+    uint8_t of_meaning[256];
+    for (uint32_t i = 0; i < 256; i++) of_meaning[i] = (uint8_t)(i & 15);
+    if (kind == LORA_GGUF_IQ4_NL)
+        for (uint32_t i = 0; i < 16; i++) of_meaning[(uint8_t)meaning[i]] = (uint8_t)i;
     for (uint32_t k = 0; k < K; k += 2)
         for (uint32_t n = 0; n < N; n++)
-            *at++ = (uint8_t)((tile->values[k][n] & 15) | tile->values[k + 1][n] << 4);
-    if (kind == LORA_GGUF_Q5_0 || kind == LORA_GGUF_Q5_1 || kind == LORA_GGUF_Q5_K)
-        at = put_high(at, tile, 8);
-    if (kind >= LORA_GGUF_Q6_K) at = put_high(at, tile, 4);
-    put_scales(at, tile, kind);
+            *at++ = (uint8_t)(of_meaning[tile->values[k][n]] | of_meaning[tile->values[k + 1][n]]
+                                                                   << 4);
+    return at;
+}
+
+static void put_block(uint8_t *at, const struct tile *tile, uint32_t kind, uint64_t block) {
+    if (kind == LORA_GGUF_Q8_0) {
+        memcpy(at, tile->values, sizeof tile->values);
+        put_scales(at + sizeof tile->values, tile, kind, block);
+        return;
+    }
+    at = put_nibbles(at, tile, kind);
+    if (lora_gguf_has_fifth(kind)) at = put_high(at, tile, 8);
+    if (lora_gguf_has_upper(kind)) at = put_high(at, tile, 4);
+    put_scales(at, tile, kind, block);
 }
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -374,7 +387,7 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
               void *const *blocks, struct lora_failure *failure) {
     uint64_t first = tile * N, width = min(task->n - first, N);
     uint32_t kind = kind_of(task->weight_type);
-    uint32_t offset = kind == LORA_GGUF_Q5_0 ? 16 : kind >= LORA_GGUF_Q6_K ? 32 : 0;
+    uint32_t offset = lora_gguf_offset(kind);
     struct tile packed;
     for (uint64_t k = 0; k < task->k; k += K, blocks++) {
         memset(&packed, 0, sizeof packed);
@@ -386,7 +399,7 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
                                      offset, &packed, failure);
             if (status) return status;
         }
-        put_block(*blocks, &packed, kind);
+        put_block(*blocks, &packed, kind, k / K);
     }
     return LORA_OK;
 }

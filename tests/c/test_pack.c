@@ -259,6 +259,8 @@ static void check_all_gguf(void) {
     check_gguf(LORA_SOURCE_Q5_0, 96, 3 * 22, LORA_GGUF_Q8_0);
     check_gguf(LORA_SOURCE_Q5_0, 160, 5 * 22, LORA_GGUF_Q5_0);
     check_gguf(LORA_SOURCE_Q4_0, 32, 18, LORA_GGUF_Q5_0);
+    check_gguf(LORA_SOURCE_Q4_0, 160, 5 * 18, LORA_GGUF_Q4_0);
+    check_gguf(LORA_SOURCE_IQ4_NL, 96, 3 * 18, LORA_GGUF_IQ4_NL);
     check_gguf(LORA_SOURCE_IQ4_NL, 224, 7 * 18, LORA_GGUF_Q8_0);
     check_gguf(LORA_SOURCE_Q4_1, 160, 5 * 20, LORA_GGUF_Q4_1);
     check_gguf(LORA_SOURCE_Q5_1, 160, 5 * 24, LORA_GGUF_Q5_1);

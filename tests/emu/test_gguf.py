@@ -102,11 +102,11 @@ def test_inspect_says_what_boards_make_of_it(tmp_path: Path) -> None:
     path = write_gguf(which, tmp_path / "a.gguf", matrices_as("Q4_0"))
     facts = inspect_gguf(path, None)
     layers = config["num_hidden_layers"]
-    assert facts["matrices"] == {"w4a16 in groups of 32": 7 * layers + 1}
+    assert facts["matrices"] == {"q4_0": 7 * layers + 1}
     assert facts["types"]["Q4_0"] == 7 * layers + 2
     assert facts["keys"]["llama.block_count"] == layers
     assert facts["tensors"]["blk.0.ffn_up.weight"] == {"type": "Q4_0", "shape": [160, 96]}
-    assert "22 matrices w4a16 in groups of 32, the others FP16" in gguf_table(facts)
+    assert "22 matrices q4_0, the others FP16" in gguf_table(facts)
 
 
 def test_any_file_is_listed(tmp_path: Path) -> None:

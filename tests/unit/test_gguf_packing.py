@@ -63,7 +63,8 @@ def test_the_smallest_block_that_holds_all() -> None:
     names = {
         ("Q8_0",): "q8_0", ("Q5_0", "Q8_0"): "q8_0", ("Q4_0", "Q5_0"): "q5_0", ("Q4_K",): "q4_k",
         ("Q4_K", "Q5_K"): "q5_k", ("Q4_K", "Q6_K"): "k_mixed", ("Q3_K",): "q6_k",
-        ("Q2_K", "Q3_K"): "k_mixed", ("Q4_1", "Q5_1"): "q5_1", ("IQ4_NL",): "q8_0",
+        ("Q2_K", "Q3_K"): "k_mixed", ("Q4_1", "Q5_1"): "q5_1", ("IQ4_NL",): "iq4_nl",
+        ("Q4_0",): "q4_0", ("IQ4_NL", "Q8_0"): "q8_0",
     }  # fmt: skip
     for types, name in names.items():
         found = gguf_format(types)

@@ -28,7 +28,8 @@ from tests.unit.test_kernels_quantized import (
 
 assert EVERY and variant  # a fixture
 HALVES = {"q8_0": (4096, 4), "q5_0": (2560, 4), "q4_1": (2048, 8), "q5_1": (2560, 8)}
-HALVES |= {"q4_k": (2048, 2), "q5_k": (2560, 2), "q6_k": (3072, 1), "k_mixed": (3072, 1)}
+HALVES |= {"q4_0": (2048, 4), "iq4_nl": (2048, 4), "q4_k": (2240, 1), "q5_k": (2752, 1)}
+HALVES |= {"q6_k": (3072, 1), "k_mixed": (3072, 1)}
 """Where rows of 32 FP16 numbers begin in a block, and how many."""
 DMIN = 3072 + 64 + 256  # of K_MIXED
 
@@ -87,7 +88,7 @@ def test_products_are_the_numpy_models(
 def test_unknown_blocks_and_parts_of_blocks_are_refused(variant: str) -> None:
     rig = Rig(runner=run_native, bank_bytes=1 << 20)
     rig.rows(1)
-    for weight_type, k in ((abi.WEIGHT_GGUF, 256), (0x96, 256), (0x16, 48), (0x56, 128)):
+    for weight_type, k in ((abi.WEIGHT_GGUF, 256), (0xB6, 256), (0x16, 48), (0x56, 128)):
         done = rig.run(
             "matrix", bank_first=WEIGHT_BANKS[0], bank_count=WEIGHT_BANKS[1], merge=MERGE,
             weight_line=LINE, first=FIRST, x_bank=ONCHIP, y_bank=ONCHIP, n=32, x_offset=X,

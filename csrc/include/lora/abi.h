@@ -31,13 +31,15 @@
  *   zero points, four bits each, [128/g][32], the even column low, padded to a line.
  * A block of LORA_WEIGHT_GGUF holds, in this order, without gaps and in whole lines:
  *   values, element (k, n): Q8_0 INT8, at byte k*32 + n. All others, of which v + offset is stored
- *     (Q5_0 16, Q6_K and K_MIXED 32): the low four bits at byte k/2*32 + n, low half where k is
- *     even; then Q5_0, Q5_1, Q5_K the fifth bit at byte k/8*32 + n, bit k%8; Q6_K, K_MIXED the
- *     upper two at byte k/4*32 + n, from bit 2*(k%4) on;
- *   Q8_0, Q5_0, Q4_1, Q5_1: FP16 d[4][32], by groups of 32; Q4_1, Q5_1: FP16 m[4][32] behind;
- *   Q4_K, Q5_K: FP16 d[32], dmin[32]; bytes [4][32], the low four bits of a scale, of a minimum
- *     those above; bytes [2][32] with their upper two: scale and minimum of group 2i from bits 0
- *     and 2 on, of group 2i + 1 from bits 4 and 6 on;
+ *     (Q4_0 8, Q5_0 16, Q6_K and K_MIXED 32): the low four bits at byte k/2*32 + n, low half
+ *     where k is even; then Q5_0, Q5_1, Q5_K the fifth bit at byte k/8*32 + n, bit k%8; Q6_K,
+ *     K_MIXED the upper two at byte k/4*32 + n, from bit 2*(k%4) on;
+ *   Q8_0, Q4_0, IQ4_NL, Q5_0, Q4_1, Q5_1: FP16 d[4][32], by groups of 32;
+ *   Q4_1, Q5_1: FP16 m[4][32] behind;
+ *   Q4_K, Q5_K: bytes [4][32], the low four bits of a scale, of a minimum those above; bytes
+ *     [2][32] with their upper two: scale and minimum of group 2i from bits 0 and 2 on, of group
+ *     2i + 1 from bits 4 and 6 on; then FP16 d[32] where the block's number along K is even, and
+ *     dmin[32] where it is odd: both are those of two blocks;
  *   Q6_K, K_MIXED: FP16 d[32], INT8 scales [8][32], by groups of 16; K_MIXED: FP16 dmin[32] and
  *     bytes [8][32] with the minima of the same groups behind.
  * So one request brings weights and what belongs to them. Rows k >= K and columns n >= N are zero
@@ -54,10 +56,12 @@
 #define LORA_BLOCK_BYTES_Q5_0 2816
 #define LORA_BLOCK_BYTES_Q4_1 2560
 #define LORA_BLOCK_BYTES_Q5_1 3072
-#define LORA_BLOCK_BYTES_Q4_K 2368
-#define LORA_BLOCK_BYTES_Q5_K 2880
+#define LORA_BLOCK_BYTES_Q4_K 2304
+#define LORA_BLOCK_BYTES_Q5_K 2816
 #define LORA_BLOCK_BYTES_Q6_K 3392
 #define LORA_BLOCK_BYTES_K_MIXED 3712
+#define LORA_BLOCK_BYTES_Q4_0 2304
+#define LORA_BLOCK_BYTES_IQ4_NL 2304
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
 /* --- limits of this ABI (a manifest may set less, never more) --------------------------------- */
@@ -377,7 +381,9 @@ enum lora_gguf_block {
     LORA_GGUF_Q4_K = 5,
     LORA_GGUF_Q5_K = 6,
     LORA_GGUF_Q6_K = 7,
-    LORA_GGUF_K_MIXED = 8
+    LORA_GGUF_K_MIXED = 8,
+    LORA_GGUF_Q4_0 = 9,
+    LORA_GGUF_IQ4_NL = 10
 };
 
 /* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every
@@ -401,9 +407,10 @@ enum lora_command_flag {
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
     LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX: x INT8, a struct lora_row_scale behind each row */
-    LORA_FLAG_VOTES = 0x200,  /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a step
-                                 without rows */
-    LORA_FLAG_COMBINE = 0x400 /* EXPERTS: the chosen experts' outputs become one */
+    LORA_FLAG_VOTES = 0x200,         /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a */
+                                     /* step without rows */
+    LORA_FLAG_COMBINE = 0x400,       /* EXPERTS: the chosen experts' outputs become one */
+    LORA_FLAG_TOKEN_BLOCKS = 0x800   /* EMBED, EMBED_SCALED: the tokens are columns of a matrix */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -498,6 +505,9 @@ struct lora_vector {
                              /* QUANTIZE_ROW: maxima of a row */
 };
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
+ * With TOKEN_BLOCKS the token table is a matrix [columns][vocabulary] of LORA_WEIGHT_GGUF instead,
+ * of which a_bank is bank_first, a_line weight_line, x_stride first, and x_offset
+ * bank_count | merge << 8 | weight_type << 16 (lora_token_matrix).
  * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without

@@ -15,9 +15,15 @@ struct gguf_tile { /* as lora_variant.row has them; `count` blocks, K is whole u
     uint32_t count;
 };
 
+/* A block, and the one that has what both share (lora_gguf_is_pair): pair[which] is the block. */
+struct gguf_pair {
+    const uint8_t *pair[2];
+    uint32_t which;
+};
+
 struct lora_gguf { /* `kind`: enum lora_gguf_block */
     /* One block as FP16: wide[128][32]. */
-    void (*widen)(uint32_t kind, const uint8_t *block, uint16_t *wide);
+    void (*widen)(uint32_t kind, const struct gguf_pair *block, uint16_t *wide);
     /* One row times one column tile, tree included: out[32]. */
     void (*row)(uint32_t kind, const struct gguf_tile *tile, float *out);
 };
@@ -28,17 +34,13 @@ extern const struct lora_gguf lora_gguf_avx512;
 
 /* How a block of a kind is made; constants where `kind` is one. */
 static inline int gguf_is_bytes(uint32_t kind) { return kind == LORA_GGUF_Q8_0; }
-static inline int gguf_has_fifth(uint32_t kind) {
-    return kind == LORA_GGUF_Q5_0 || kind == LORA_GGUF_Q5_1 || kind == LORA_GGUF_Q5_K;
-}
-static inline int gguf_has_upper(uint32_t kind) {
-    return kind == LORA_GGUF_Q6_K || kind == LORA_GGUF_K_MIXED;
-}
-static inline int gguf_has_minima(uint32_t kind) {
-    return (kind >= LORA_GGUF_Q4_1 && kind <= LORA_GGUF_Q5_K) || kind == LORA_GGUF_K_MIXED;
-}
-static inline uint32_t gguf_offset(uint32_t kind) {
-    return kind == LORA_GGUF_Q5_0 ? 16 : gguf_has_upper(kind) ? 32 : 0;
+
+/* Block `number` along K. */
+static inline struct gguf_pair gguf_pair_of(uint32_t kind, const uint8_t *const *blocks,
+                                            uint32_t number) {
+    struct gguf_pair found = {{blocks[number], blocks[number]}, number % 2};
+    if (lora_gguf_is_pair(kind)) found.pair[1 - found.which] = blocks[number ^ 1u];
+    return found;
 }
 
 static inline uint32_t gguf_block_bytes(uint32_t kind) {
@@ -49,10 +51,13 @@ static inline uint32_t gguf_block_bytes(uint32_t kind) {
 
 /* Where the scales begin. */
 static inline uint32_t gguf_scales(uint32_t kind) {
-    return gguf_is_bytes(kind)    ? LORA_BLOCK_K * LORA_BLOCK_N
-           : gguf_has_fifth(kind) ? GGUF_HIGH + LORA_BLOCK_K / 8 * LORA_BLOCK_N
-           : gguf_has_upper(kind) ? GGUF_HIGH + LORA_BLOCK_K / 4 * LORA_BLOCK_N
-                                  : GGUF_HIGH;
+    return gguf_is_bytes(kind)         ? LORA_BLOCK_K * LORA_BLOCK_N
+           : lora_gguf_has_fifth(kind) ? GGUF_HIGH + LORA_BLOCK_K / 8 * LORA_BLOCK_N
+           : lora_gguf_has_upper(kind) ? GGUF_HIGH + LORA_BLOCK_K / 4 * LORA_BLOCK_N
+                                       : GGUF_HIGH;
 }
+
+/* Where the FP16 number that a pair shares lies in each of its blocks, behind 6-bit scales. */
+static inline uint32_t gguf_shared(uint32_t kind) { return gguf_scales(kind) + 6 * LORA_BLOCK_N; }
 
 #endif

@@ -2,6 +2,7 @@
 #if defined(__x86_64__)
 
 #include "lanes_256.h"
+#include "gguf.h"
 
 #define KERNEL __attribute__((target("avx2,f16c,fma")))
 #define KERNEL_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
@@ -23,13 +24,19 @@ KERNEL_INLINE vec or_vec(vec a, vec b) { return _mm256_or_si256(a, b); }
 KERNEL_INLINE vec sub_vec(vec v, int less) { return _mm256_sub_epi32(v, _mm256_set1_epi32(less)); }
 KERNEL_INLINE vec right(vec v, const int bits) { return _mm256_srli_epi32(v, bits); }
 KERNEL_INLINE vec left(vec v, const int bits) { return _mm256_slli_epi32(v, bits); }
-KERNEL_INLINE float_vec rounded(float_vec f) {
-    return _mm256_cvtph_ps(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+KERNEL_INLINE vec joined_bits(vec low, vec high) {
+    return _mm256_or_si256(and_vec(low, 15), _mm256_andnot_si256(_mm256_set1_epi32(15), high));
 }
-KERNEL_INLINE int all_normal(float_vec f) {
-    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), f), zero = _mm256_setzero_ps();
-    __m256 small = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-14f), _CMP_LT_OQ);
-    return _mm256_testz_ps(small, _mm256_cmp_ps(size, zero, _CMP_NEQ_OQ));
+KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
+    if (kind != LORA_GGUF_IQ4_NL)
+        return to_floats(sub_vec(and_vec(q, 15), (int)lora_gguf_offset(kind)));
+    static const float meaning[] = LORA_GGUF_CODEBOOK;
+    __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning), q);
+    __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning + 8), q);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(left(q, 28)));
+}
+KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
+    return to_floats(sub_vec(and_vec(q, 31), (int)lora_gguf_offset(kind)));
 }
 KERNEL_INLINE void store_halves(uint16_t *p, float_vec f) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));

@@ -4,9 +4,9 @@
  *   fused(a, b, sum), negated_fused(a, b, sum)   a*b + sum, a*b - sum
  *   unsigned_bytes(p), signed_bytes(p)           LANES of them as integers
  *   and_vec, or_vec, sub_vec, right(v, bits), left(v, bits)
- *   rounded(f)                 FP32(FP16(f)), |f| below 65520; of zero the sign may differ
+ *   joined_bits(low, high)     the low four bits of one, the others of the other
+ *   four_floats(kind, q), five_floats(kind, q)   what the lowest four or five bits mean
  *   store_halves(p, f)         FP16(f)
- *   all_normal(f)              all are 0 or, as FP16, normal numbers
  * Every function is made for a constant kind. */
 #include "gguf.h"
 #include "segments.h"
@@ -22,18 +22,25 @@ struct gguf_scaling {
     float_vec scale[2][VECTORS], minimum[2][VECTORS];
 };
 
+KERNEL_INLINE float_vec halves_at(const uint8_t *p, const int v) {
+    return load_halves((const uint16_t *)(const void *)p + v * LANES);
+}
+
 /* The 6-bit scales and minima of Q4_K and Q5_K. */
-KERNEL_INLINE void read_six(const uint8_t *d, uint32_t group, struct gguf_scaling *found) {
-    const uint8_t *low = d + 4 * N + group * N, *high = d + 8 * N + group / 2 * N;
+KERNEL_INLINE void read_six(const uint32_t kind, const struct gguf_pair *block, uint32_t group,
+                            struct gguf_scaling *found) {
+    const uint8_t *low = block->pair[block->which] + gguf_scales(kind) + group * N;
+    const uint8_t *high = block->pair[block->which] + gguf_scales(kind) + 4 * N + group / 2 * N;
     UNROLLED
     for (int v = 0; v < VECTORS; v++) {
         vec four = unsigned_bytes(low + v * LANES), two = unsigned_bytes(high + v * LANES);
         if (group % 2) two = right(two, 4);
         vec scale = or_vec(and_vec(four, 15), left(and_vec(two, 3), 4));
         vec minimum = or_vec(right(four, 4), left(and_vec(two, 12), 2));
-        const uint16_t *halves = (const uint16_t *)(const void *)d + v * LANES;
-        found->scale[0][v] = mul(load_halves(halves), to_floats(scale));
-        found->minimum[0][v] = mul(load_halves(halves + N), to_floats(minimum));
+        found->scale[0][v] = mul(halves_at(block->pair[0] + gguf_shared(kind), v),
+                                 to_floats(scale));
+        found->minimum[0][v] = mul(halves_at(block->pair[1] + gguf_shared(kind), v),
+                                   to_floats(minimum));
     }
 }
 
@@ -45,56 +52,50 @@ KERNEL_INLINE void read_eight(const uint32_t kind, const uint8_t *d, uint32_t gr
     UNROLLED
     for (int i = 0; i < 2 * VECTORS; i++) {
         const int half = i / VECTORS, v = i % VECTORS, at = half * N + v * LANES;
-        float_vec of_block = load_halves((const uint16_t *)(const void *)d + v * LANES);
-        found->scale[half][v] = mul(of_block, to_floats(signed_bytes(scales + at)));
-        if (gguf_has_minima(kind))
-            found->minimum[half][v] = mul(
-                load_halves((const uint16_t *)(const void *)dmin + v * LANES),
-                bytes_to_floats(minima + at));
+        found->scale[half][v] = mul(halves_at(d, v), to_floats(signed_bytes(scales + at)));
+        if (lora_gguf_has_minima(kind))
+            found->minimum[half][v] = mul(halves_at(dmin, v), bytes_to_floats(minima + at));
     }
 }
 
-KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const uint8_t *block, uint32_t group,
-                                     struct gguf_scaling *found) {
-    const uint8_t *d = block + gguf_scales(kind);
-    const uint16_t *halves = (const uint16_t *)(const void *)d + group * N;
-    if (gguf_has_upper(kind)) read_eight(kind, d, group, found);
-    else if (kind >= LORA_GGUF_Q4_K) read_six(d, group, found);
+KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair *block,
+                                     uint32_t group, struct gguf_scaling *found) {
+    const uint8_t *d = block->pair[block->which] + gguf_scales(kind);
+    if (lora_gguf_has_upper(kind)) read_eight(kind, d, group, found);
+    else if (lora_gguf_is_super(kind)) read_six(kind, block, group, found);
     else {
         UNROLLED
         for (int v = 0; v < VECTORS; v++) {
-            found->scale[0][v] = load_halves(halves + v * LANES);
-            if (gguf_has_minima(kind))
-                found->minimum[0][v] = sub(splat(-0.0f), load_halves(halves + 4 * N + v * LANES));
+            found->scale[0][v] = halves_at(d + group * 2 * N, v);
+            if (lora_gguf_has_minima(kind))
+                found->minimum[0][v] = sub(splat(-0.0f), halves_at(d + (group + 4) * 2 * N, v));
         }
     }
 }
 
-/* v of two steps of K, k even and the next. `high`: the bytes with what is above four bits; `at` is
- * k within the group, a constant as `kind` is. */
+/* v of a step of K from the byte with two of them. `high`: the byte with what is above four bits;
+ * `at` is k within the group, a constant as `kind` is. */
+KERNEL_INLINE float_vec value_of(const uint32_t kind, vec pair, vec high, const uint32_t at) {
+    const int bits = lora_gguf_has_fifth(kind) ? (int)(at % 8) : (int)(at % 4 * 2);
+    vec q = at % 2 ? right(pair, 4) : pair;
+    if (!lora_gguf_has_fifth(kind) && !lora_gguf_has_upper(kind)) return four_floats(kind, q);
+    q = joined_bits(q, bits < 4 ? left(high, 4 - bits) : right(high, bits - 4));
+    if (lora_gguf_has_fifth(kind)) return five_floats(kind, q);
+    return to_floats(sub_vec(and_vec(q, 63), (int)lora_gguf_offset(kind)));
+}
+
+/* v of two steps of K, k even and the next. */
 KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const vec *high,
                               const uint32_t at, float_vec v[2][VECTORS]) {
     UNROLLED
     for (int j = 0; j < VECTORS; j++) {
-        vec q[2];
         if (gguf_is_bytes(kind)) {
-            q[0] = signed_bytes(values + j * LANES);
-            q[1] = signed_bytes(values + N + j * LANES);
+            v[0][j] = to_floats(signed_bytes(values + j * LANES));
+            v[1][j] = to_floats(signed_bytes(values + N + j * LANES));
         } else {
             vec pair = unsigned_bytes(values + j * LANES);
-            q[0] = and_vec(pair, 15);
-            q[1] = right(pair, 4);
-        }
-        UNROLLED
-        for (uint32_t i = 0; i < 2; i++) {
-            const int bits = gguf_has_fifth(kind) ? (int)((at + i) % 8) : (int)((at + i) % 4 * 2);
-            const int mask = gguf_has_fifth(kind) ? 16 : 48;
-            if (gguf_has_fifth(kind) || gguf_has_upper(kind))
-                q[i] = or_vec(
-                    q[i],
-                    and_vec(bits < 4 ? left(high[j], 4 - bits) : right(high[j], bits - 4), mask));
-            if (gguf_offset(kind)) q[i] = sub_vec(q[i], (int)gguf_offset(kind));
-            v[i][j] = to_floats(q[i]);
+            v[0][j] = value_of(kind, pair, high[j], at);
+            v[1][j] = value_of(kind, pair, high[j], at + 1);
         }
     }
 }
@@ -108,9 +109,9 @@ KERNEL_INLINE void eight_values(const uint32_t kind, const uint8_t *block, uint3
     for (uint32_t i = 0; i < 8; i += 2) {
         UNROLLED
         for (int j = 0; j < VECTORS; j++) {
-            if (gguf_has_fifth(kind) && i == 0)
+            if (lora_gguf_has_fifth(kind) && i == 0)
                 bits[j] = unsigned_bytes(high + k / 8 * N + j * LANES);
-            if (gguf_has_upper(kind) && i % 4 == 0)
+            if (lora_gguf_has_upper(kind) && i % 4 == 0)
                 bits[j] = unsigned_bytes(high + (k + i) / 4 * N + j * LANES);
         }
         const uint8_t *values = block + (gguf_is_bytes(kind) ? (k + i) * N : (k + i) / 2 * N);
@@ -121,19 +122,20 @@ KERNEL_INLINE void eight_values(const uint32_t kind, const uint8_t *block, uint3
 /* A weight before it is rounded to FP16. */
 KERNEL_INLINE float_vec weight(const uint32_t kind, const struct gguf_scaling *scaling,
                                const uint32_t at, const int j, float_vec v) {
-    const uint32_t half = gguf_has_upper(kind) ? at / 16 : 0;
-    if (!gguf_has_minima(kind)) return mul(v, scaling->scale[half][j]);
+    const uint32_t half = lora_gguf_has_upper(kind) ? at / 16 : 0;
+    if (!lora_gguf_has_minima(kind)) return mul(v, scaling->scale[half][j]);
     return negated_fused(v, scaling->scale[half][j], scaling->minimum[half][j]);
 }
 
-KERNEL_INLINE void widen_kind(const uint32_t kind, const uint8_t *block, uint16_t *wide) {
+KERNEL_INLINE void widen_kind(const uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
+    const uint8_t *values = block->pair[block->which];
     for (uint32_t unit = 0; unit < LORA_BLOCK_K; unit += LORA_UNIT_COLUMNS) {
         struct gguf_scaling scaling;
         read_gguf_scaling(kind, block, unit / LORA_UNIT_COLUMNS, &scaling);
         UNROLLED
         for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
             float_vec v[8][VECTORS];
-            eight_values(kind, block, unit + at, at, v);
+            eight_values(kind, values, unit + at, at, v);
             UNROLLED
             for (uint32_t i = 0; i < 8 * VECTORS; i++, wide += LANES)
                 store_halves(wide,
@@ -162,72 +164,52 @@ KERNEL_INLINE void fetch_quarter(const uint32_t kind, const uint8_t *fetched, co
     UNROLLED
     for (uint32_t i = 0; i < lines; i++)
         _mm_prefetch((const char *)(fetched + (at / 8 * lines + i) * LORA_LINE_BYTES), _MM_HINT_T1);
-    if (gguf_is_bytes(kind)) {
-        UNROLLED
-        for (uint32_t i = 0; i < 4; i++)
-            _mm_prefetch((const char *)(near + i * LORA_LINE_BYTES), _MM_HINT_T0);
-    }
+    const uint32_t nearer = gguf_is_bytes(kind) ? 4 : 2;
+    UNROLLED
+    for (uint32_t i = 0; i < nearer; i++)
+        _mm_prefetch((const char *)(near + i * LORA_LINE_BYTES), _MM_HINT_T0);
 }
 
-KERNEL_INLINE void add_unit(const uint32_t kind, const uint8_t *block, uint32_t k, const float *x,
-                            const uint8_t *fetched, float_vec sum[VECTORS]) {
+/* Kinds whose weights are an integer times an FP16 number d. */
+KERNEL_INLINE int is_product(const uint32_t kind) {
+    return !lora_gguf_is_super(kind) && !lora_gguf_has_minima(kind);
+}
+
+/* FP32(FP16(f)), |f| below 65520, of every weight X before it is rounded; of zero the sign may
+ * differ. RN(-8191*X) + 8192*X is X rounded to 11 bits, nearest even (Dekker 1971, section 5). For
+ * the first sum's last place is 2^13 times that of X, or half of it where X is just above a power
+ * of two, to which both round it; and of a tie X's last 12 bits are 0. FP16's subnormal numbers
+ * have fewer bits, but there X is one of them: d, m and so all of X are multiples of 2^-24. */
+KERNEL_INLINE float_vec rounded(float_vec x) {
+    return fused(x, splat(8192.0f), mul(x, splat(-8191.0f)));
+}
+
+KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block, uint32_t k,
+                            const float *x, const uint8_t *fetched, float_vec sum[VECTORS]) {
+    const uint8_t *values = block->pair[block->which];
+    const uint32_t each = gguf_is_bytes(kind) ? 1 : 2; /* values a byte */
     struct gguf_scaling scaling;
+    float_vec down[VECTORS], up[VECTORS];
     read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
     UNROLLED
-    for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
-        float_vec v[8][VECTORS];
-        fetch_quarter(kind, fetched, block + (k + at + NEAR) * N, at);
-        eight_values(kind, block, k + at, at, v);
-        UNROLLED
-        for (uint32_t i = 0; i < 8 * VECTORS; i++) {
-            const uint32_t j = i % VECTORS;
-            float_vec w = rounded(weight(kind, &scaling, at, (int)j, v[i / VECTORS][j]));
-            sum[j] = fused(splat(x[at + i / VECTORS]), w, sum[j]);
-        }
-    }
-}
-
-/* The same where v*d is in FP16's normal range, or zero, for every v but 0. With X = v*d, exact in
- * FP32 as -8191*d is: RN(-8191*X) + 8192*X is X rounded to 11 bits, nearest even (Dekker 1971,
- * section 5). For the first sum's last place is 2^13 times that of X, or half of it where X is just
- * above a power of two, to which both round it; and of a tie X's last 12 bits are 0. */
-KERNEL_INLINE void add_normal_unit(const uint32_t kind, const uint8_t *block, uint32_t k,
-                                   const float *x, const uint8_t *fetched,
-                                   const float_vec d[VECTORS], float_vec sum[VECTORS]) {
-    float_vec down[VECTORS], up[VECTORS];
-    UNROLLED
-    for (int j = 0; j < VECTORS; j++) {
-        down[j] = mul(d[j], splat(-8191.0f));
-        up[j] = mul(d[j], splat(8192.0f));
+    for (int j = 0; j < VECTORS; j++) { /* both are exact where d is FP16 */
+        down[j] = mul(scaling.scale[0][j], splat(-8191.0f));
+        up[j] = mul(scaling.scale[0][j], splat(8192.0f));
     }
     UNROLLED
     for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
         float_vec v[8][VECTORS];
-        fetch_quarter(kind, fetched, block + (k + at + NEAR) * N, at);
-        eight_values(kind, block, k + at, at, v);
+        fetch_quarter(kind, fetched, values + (k + at + NEAR) * N / each, at);
+        eight_values(kind, values, k + at, at, v);
         UNROLLED
         for (uint32_t i = 0; i < 8 * VECTORS; i++) {
             const uint32_t j = i % VECTORS;
-            float_vec w = fused(v[i / VECTORS][j], up[j], mul(v[i / VECTORS][j], down[j]));
+            float_vec q = v[i / VECTORS][j];
+            float_vec w = is_product(kind) ? fused(q, up[j], mul(q, down[j]))
+                                           : rounded(weight(kind, &scaling, at, (int)j, q));
             sum[j] = fused(splat(x[at + i / VECTORS]), w, sum[j]);
         }
     }
-}
-
-KERNEL_INLINE void add_any_unit(const uint32_t kind, const uint8_t *block, uint32_t k,
-                                const float *x, const uint8_t *fetched, float_vec sum[VECTORS]) {
-    if (kind == LORA_GGUF_Q8_0 || kind == LORA_GGUF_Q5_0) {
-        struct gguf_scaling scaling;
-        int normal = 1;
-        read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
-        UNROLLED
-        for (int j = 0; j < VECTORS; j++) normal &= all_normal(scaling.scale[0][j]);
-        if (normal) {
-            add_normal_unit(kind, block, k, x, fetched, scaling.scale[0], sum);
-            return;
-        }
-    }
-    add_unit(kind, block, k, x, fetched, sum);
 }
 
 KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, float *out) {
@@ -237,8 +219,8 @@ KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, f
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sum[v] = zero_floats();
         for (uint32_t k = tile->starts[s]; k < tile->starts[s + 1]; k += LORA_UNIT_COLUMNS) {
-            add_any_unit(kind, tile->blocks[k / LORA_BLOCK_K], k % LORA_BLOCK_K, tile->x + k,
-                         fetched_unit(kind, tile, k), sum);
+            const struct gguf_pair block = gguf_pair_of(kind, tile->blocks, k / LORA_BLOCK_K);
+            add_unit(kind, &block, k % LORA_BLOCK_K, tile->x + k, fetched_unit(kind, tile, k), sum);
         }
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sums[s][v] = sum[v];
@@ -250,7 +232,7 @@ KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, f
 }
 
 #define OF_KIND(name)                                                                              \
-    KERNEL static void widen_##name(const uint8_t *block, uint16_t *wide) {                        \
+    KERNEL static void widen_##name(const struct gguf_pair *block, uint16_t *wide) {               \
         widen_kind(LORA_GGUF_##name, block, wide);                                                 \
     }                                                                                              \
     KERNEL static void row_##name(const struct gguf_tile *tile, float *out) {                      \
@@ -264,15 +246,18 @@ OF_KIND(Q4_K)
 OF_KIND(Q5_K)
 OF_KIND(Q6_K)
 OF_KIND(K_MIXED)
+OF_KIND(Q4_0)
+OF_KIND(IQ4_NL)
 
 #define TABLE(which)                                                                               \
     {[LORA_GGUF_Q8_0] = which##_Q8_0, [LORA_GGUF_Q5_0] = which##_Q5_0,                             \
      [LORA_GGUF_Q4_1] = which##_Q4_1, [LORA_GGUF_Q5_1] = which##_Q5_1,                             \
      [LORA_GGUF_Q4_K] = which##_Q4_K, [LORA_GGUF_Q5_K] = which##_Q5_K,                             \
-     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED}
+     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED,                       \
+     [LORA_GGUF_Q4_0] = which##_Q4_0, [LORA_GGUF_IQ4_NL] = which##_IQ4_NL}
 
-static void widen(uint32_t kind, const uint8_t *block, uint16_t *wide) {
-    static void (*const of[])(const uint8_t *, uint16_t *) = TABLE(widen);
+static void widen(uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
+    static void (*const of[])(const struct gguf_pair *, uint16_t *) = TABLE(widen);
     of[kind](block, wide);
 }
 

@@ -174,10 +174,15 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
     scale_sums(job, tile * LORA_BLOCK_N, sums);
 }
 
-static void widen(const struct lora_job *job, const uint8_t *block, uint16_t *wide) {
+static void widen(const struct lora_job *job, const uint8_t *const *blocks, uint32_t i,
+                  uint16_t *wide) {
     const struct matrix_job *m = &job->matrix;
-    if (m->type == LORA_WEIGHT_W4A16) lora_integer_current()->widen(block, m->group, wide);
-    else job->variant->gguf->widen(matrix_gguf_block(m), block, wide);
+    if (m->type == LORA_WEIGHT_W4A16) {
+        lora_integer_current()->widen(blocks[i], m->group, wide);
+        return;
+    }
+    struct gguf_pair block = gguf_pair_of(matrix_gguf_block(m), blocks, i);
+    job->variant->gguf->widen(matrix_gguf_block(m), &block, wide);
 }
 
 const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
@@ -189,7 +194,7 @@ const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t
     uint16_t *wide = (uint16_t *)(void *)(memory + wide_bytes(m) -
                                           (uint64_t)count * LORA_BLOCK_BYTES_FP16);
     for (uint32_t i = 0; i < count; i++, wide += LORA_BLOCK_K * LORA_BLOCK_N) {
-        widen(job, (const uint8_t *)blocks[i], wide);
+        widen(job, (const uint8_t *const *)(const void *)blocks, i, wide);
         list[i] = wide;
     }
     list[count] = list[0];

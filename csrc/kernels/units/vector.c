@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "isa/gguf.h"
 #include "isa/half.h"
 #include "job.h"
 
@@ -33,6 +34,35 @@ static const uint16_t *table_row(const struct row_work *w, uint32_t bank, uint32
     return call_at(w->job->call, bank, offset, bytes, 2);
 }
 
+/* Column `token` of a matrix in GGUF's blocks, as w->x. */
+static int token_column(const struct row_work *w, uint32_t token) {
+    const struct lora_unit_call *call = w->job->call;
+    const struct lora_matrix m = lora_token_matrix(w->command, call->list->vocabulary);
+    uint32_t kind = m.weight_type >> LORA_WEIGHT_GROUP_SHIFT;
+    uint32_t size = lora_weight_block_bytes(m.weight_type), unit = lora_weight_unit(m.weight_type);
+    uint64_t count = ((uint64_t)m.k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    uint16_t wide[LORA_BLOCK_K * LORA_BLOCK_N], column[LORA_BLOCK_K];
+    if ((m.weight_type & LORA_WEIGHT_TYPE_MASK) != LORA_WEIGHT_GGUF || size == 0)
+        return LORA_ERR_OPCODE;
+    if (m.merge == 0 || m.bank_count == 0 || m.k % unit) return LORA_ERR_SIZE;
+    for (uint64_t i = 0; i < count; i++) {
+        struct gguf_pair block = {{NULL, NULL}, i % 2};
+        for (uint64_t b = 0; b < 2; b++) {
+            uint64_t offset, of = lora_gguf_is_pair(kind) ? (i & ~1ull) + b : i;
+            uint32_t bank = lora_block_place(&m, token / LORA_BLOCK_N * count + of, &offset);
+            block.pair[b] = call_at(call, bank, offset, size, 2);
+            if (!block.pair[b]) return LORA_ERR_ADDRESS;
+        }
+        uint32_t left = m.k - (uint32_t)i * LORA_BLOCK_K;
+        w->job->variant->gguf->widen(kind, &block, wide);
+        for (uint32_t k = 0; k < LORA_BLOCK_K; k++)
+            column[k] = wide[k * LORA_BLOCK_N + token % LORA_BLOCK_N];
+        w->job->variant->halves_to_floats(column, left < LORA_BLOCK_K ? left : LORA_BLOCK_K,
+                                          w->x + i * LORA_BLOCK_K);
+    }
+    return LORA_OK;
+}
+
 static const uint16_t *input_row(const struct row_work *w, const struct lora_row *row) {
     const struct lora_vector *c = w->command;
     const struct lora_unit_call *call = w->job->call;
@@ -56,13 +86,23 @@ static void scale(float *x, uint32_t columns, float factor) {
     for (uint32_t i = 0; i < columns; i++) x[i] = x[i] * factor;
 }
 
-static int embed(const struct row_work *w, uint32_t i) {
+/* The input of EMBED or ADD_POSITION as w->x. */
+static int take_input(const struct row_work *w, const struct lora_row *row, uint32_t i) {
     const struct lora_vector *c = w->command;
-    const struct lora_row *row = call_row(w->job->call, i);
-    int from_x = c->op == LORA_VEC_ADD_POSITION, status = LORA_OK;
+    bool from_x = c->op == LORA_VEC_ADD_POSITION;
+    if (!from_x && c->flags & LORA_FLAG_TOKEN_BLOCKS && !(row->flags & LORA_ROW_VECTOR))
+        return token_column(w, row->token);
     const uint16_t *input = from_x ? half_row(w->job->vector.x_rows, i) : input_row(w, row);
     if (!input) return LORA_ERR_ADDRESS;
     w->job->variant->halves_to_floats(input, c->columns, w->x);
+    return LORA_OK;
+}
+
+static int embed(const struct row_work *w, uint32_t i) {
+    const struct lora_vector *c = w->command;
+    const struct lora_row *row = call_row(w->job->call, i);
+    int from_x = c->op == LORA_VEC_ADD_POSITION, status = take_input(w, row, i);
+    if (status != LORA_OK) return status;
     if (c->op == LORA_VEC_EMBED_SCALED) scale(w->x, c->columns, float_of_bits(c->scalar));
     if (from_x || c->b_bank != LORA_NO_BANK) status = add_position(w, row);
     if (status == LORA_OK) store(w, i);

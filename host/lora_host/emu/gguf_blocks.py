@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from types import SimpleNamespace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +16,11 @@ from lora_host.numerics import F16, F32, to_fp16
 Bytes = NDArray[np.uint8]
 FIFTH = (abi.GGUF_Q5_0, abi.GGUF_Q5_1, abi.GGUF_Q5_K)
 UPPER = (abi.GGUF_Q6_K, abi.GGUF_K_MIXED)
-OFFSET = {abi.GGUF_Q5_0: 16, abi.GGUF_Q6_K: 32, abi.GGUF_K_MIXED: 32}
+PAIRS = (abi.GGUF_Q4_K, abi.GGUF_Q5_K)
+OFFSET = {abi.GGUF_Q4_0: 8, abi.GGUF_Q5_0: 16, abi.GGUF_Q6_K: 32, abi.GGUF_K_MIXED: 32}
+CODEBOOK = np.array(
+    (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), np.float32
+)  # what the four bits of IQ4_NL mean
 
 
 def gguf_weights(call: UnitCall, start: int, stop: int) -> F16:
@@ -24,6 +31,21 @@ def gguf_weights(call: UnitCall, start: int, stop: int) -> F16:
     with np.errstate(all="ignore"):
         wide = to_fp16(_wide(kind, flat))
     return block_columns(wide.reshape(len(blocks), -1, BLOCK_N), call.command.k, stop - start)
+
+
+def token_column(call: UnitCall, token: int) -> F16:
+    """FP16 [columns]: a column of the matrix that has an EMBED's tokens (FLAG_TOKEN_BLOCKS)."""
+    v = call.command
+    packed = int(v.x_offset)
+    matrix = SimpleNamespace(
+        bank_first=v.a_bank, bank_count=packed & 255, merge=packed >> 8 & 255,
+        weight_type=packed >> 16 & 255, weight_line=v.a_line, first=v.x_stride, k=v.columns,
+    )  # fmt: skip
+    start = token // BLOCK_N * BLOCK_N
+    other = copy(call)
+    other.command = matrix
+    found = gguf_weights(other, start, start + BLOCK_N)
+    return np.ascontiguousarray(found[:, token - start])
 
 
 def _wide(kind: int, blocks: Bytes) -> F32:
@@ -48,25 +70,34 @@ def _values(kind: int, blocks: Bytes) -> tuple[F32, Bytes]:
     if kind in UPPER:
         high, rest = _take(rest, BLOCK_K // 4)
         values = values | _bits(high, 2) << np.uint8(4)
+    if kind == abi.GGUF_IQ4_NL:
+        return CODEBOOK[values], rest
     return values.astype(np.float32) - np.float32(OFFSET.get(kind, 0)), rest
 
 
 def _scaling(kind: int, rest: Bytes) -> tuple[F32, F32 | None]:
     """Scales and minima, FP32 [n, groups, 32]; None without minima."""
-    if kind < abi.GGUF_Q4_K:
+    if kind in PAIRS:
+        return _of_pairs(rest)
+    if kind not in UPPER:
         d, rest = _halves(rest, 4)
         return d, -_halves(rest, 4)[0] if kind in (abi.GGUF_Q4_1, abi.GGUF_Q5_1) else None
     d, rest = _halves(rest, 1)
-    if kind in UPPER:
-        scales, rest = _take(rest, 8)
-        scale = d * np.ascontiguousarray(scales).view(np.int8).astype(np.float32)
-        if kind == abi.GGUF_Q6_K:
-            return scale, None
-        dmin, rest = _halves(rest, 1)
-        return scale, dmin * _take(rest, 8)[0].astype(np.float32)
+    scales, rest = _take(rest, 8)
+    scale = d * np.ascontiguousarray(scales).view(np.int8).astype(np.float32)
+    if kind == abi.GGUF_Q6_K:
+        return scale, None
     dmin, rest = _halves(rest, 1)
+    return scale, dmin * _take(rest, 8)[0].astype(np.float32)
+
+
+def _of_pairs(rest: Bytes) -> tuple[F32, F32]:
+    """Of blocks of which two have one d, in the first, and one dmin, in the second."""
     low, rest = _take(rest, 4)
-    high = _bits(_take(rest, 2)[0], 4)  # of each group: two bits of a scale, two of a minimum
+    found, rest = _take(rest, 2)
+    high = _bits(found, 4)  # of each group: two bits of a scale, two of a minimum
+    shared = _halves(rest, 1)[0]
+    d, dmin = np.repeat(shared[::2], 2, axis=0), np.repeat(shared[1::2], 2, axis=0)
     scale = d * (low & 15 | (high & 3) << np.uint8(4)).astype(np.float32)
     return scale, dmin * (low >> 4 | (high & 12) << np.uint8(2)).astype(np.float32)
 

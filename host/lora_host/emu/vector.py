@@ -10,6 +10,7 @@ import numpy as np
 
 from lora_host import abi, numerics
 from lora_host.emu import head_norm, mixture, norm, quantize
+from lora_host.emu.gguf_blocks import token_column
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.numerics import F32
 
@@ -69,6 +70,8 @@ def _embed(call: UnitCall) -> None:
 
 def _token_row(call: UnitCall, row: Any) -> Any:
     c = call.command
+    if not row.flags & ROW_VECTOR and c.flags & abi.FLAG_TOKEN_BLOCKS:
+        return token_column(call, row.token)
     if not row.flags & ROW_VECTOR:
         return _table_row(call, c.a_bank, c.a_line, row.token)
     offset = call.state.block_offset + row.token + 2 * c.first

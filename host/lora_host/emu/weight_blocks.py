@@ -33,6 +33,8 @@ _GGUF_BYTES = {
     abi.GGUF_Q5_K: abi.BLOCK_BYTES_Q5_K,
     abi.GGUF_Q6_K: abi.BLOCK_BYTES_Q6_K,
     abi.GGUF_K_MIXED: abi.BLOCK_BYTES_K_MIXED,
+    abi.GGUF_Q4_0: abi.BLOCK_BYTES_Q4_0,
+    abi.GGUF_IQ4_NL: abi.BLOCK_BYTES_IQ4_NL,
 }
 
 

@@ -76,4 +76,4 @@ def token_bytes(work: Workload) -> int:
     board = load_board(overlay.board.name)
     plan = make_plan(config, overlay, board, work.boards, context=64, sequences=1)
     matrices = (matrix for board in plan.boards for matrix in board.matrices.values())
-    return sum(matrix.placed_bytes for matrix in matrices)
+    return sum(matrix.placed_bytes for matrix in matrices if matrix.spec.streamed)

@@ -64,7 +64,7 @@ def _embed(part: Lowering, after: Event | None, embed: ops.Embed) -> Event | Non
         columns=len(columns),
         **({"scalar": float_bits(embed.scale)} if scaled else {}),
         first=columns.start,
-        **part.table_a("embed.token"),
+        **part.tokens(),
         **(part.positions() if embed.positions else {}),
         **part.address("y", part.own(embed.target)),
     )

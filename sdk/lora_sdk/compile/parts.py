@@ -13,7 +13,7 @@ from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.onchip import PASSED, OnchipBuffer
 from lora_sdk.plan.partition import local_columns
-from lora_sdk.plan.tensors import FP16_BYTES
+from lora_sdk.plan.tensors import FP16_BYTES, TOKENS
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -76,6 +76,20 @@ class Lowering:
     def table_a(self, name: str) -> dict[str, int]:
         """Bank and line of a table as a vector command's operand a; empty if it is absent."""
         return self._table("a", name)
+
+    def tokens(self) -> dict[str, int]:
+        """The token table of EMBED: operand a, or a matrix in blocks."""
+        if TOKENS in self.board.tables:
+            return self.table_a(TOKENS)
+        placed = self.board.matrices.get(TOKENS) or self.board.matrices["lm_head"]
+        packed = placed.bank_count | placed.merge << 8 | placed.spec.format.weight_type << 16
+        return {
+            "flags": abi.FLAG_TOKEN_BLOCKS,
+            "a_bank": placed.bank_first,
+            "a_line": placed.weight_line,
+            "x_offset": packed,
+            "x_stride": placed.first,
+        }
 
     def table_b(self, name: str) -> dict[str, int]:
         """The same as operand b."""

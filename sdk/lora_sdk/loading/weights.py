@@ -231,7 +231,10 @@ class Loader:
 
     def _one_matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
         tiles = -(-placed.n // abi.BLOCK_N)
-        if placed.spec.format.weights.columns is None and self._copied(placed.parts):
+        if not placed.spec.streamed:
+            step = max(1, self._batch_bytes // (placed.k * abi.BLOCK_N))
+            yield from self._part_tasks(board, placed, step, partial(self._tokens, board))
+        elif placed.spec.format.weights.columns is None and self._copied(placed.parts):
             step = max(1, self._batch_bytes // (placed.k * abi.BLOCK_N * COPIED_BYTES))
             yield from self._part_tasks(board, placed, step, self._copy)
         elif placed.spec.format.weights.columns is None:
@@ -243,6 +246,10 @@ class Loader:
         else:
             step = max(1, QUANTIZED_BYTES // (placed.k * abi.BLOCK_N))
             yield from self._part_tasks(board, placed, step, self._weights.part)
+
+    def _tokens(self, board: BoardPlan, tensor: str, start: int, stop: int) -> PackPart:
+        """The board's columns of rows of the token table, which are in blocks."""
+        return self._weights.stored(tensor).block_rows(board.share.embed, start, stop)
 
     def _part_tasks(
         self, board: BoardPlan, placed: MatrixPlacement, step: int, read: ReadPart

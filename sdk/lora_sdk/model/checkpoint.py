@@ -28,7 +28,9 @@ from lora_sdk.model.quantization import (
     FP16,
     ActivationScales,
     AttentionScales,
+    format_of,
     kv_of,
+    tokens_of,
 )
 from lora_sdk.model.quantized import QuantizedMatrix, TensorFiles
 from lora_sdk.model.source import Source
@@ -90,7 +92,7 @@ class Checkpoint:
         return sum(
             self._bytes_of(name)
             for name in self._sources
-            if not (name == "lm_head" and self.config.tied and name not in self._quantized)
+            if not (name == "lm_head" and self.config.tied and self._one_pair)
         )
 
     def has(self, name: str) -> bool:
@@ -270,7 +272,15 @@ class Checkpoint:
         if name in self._quantized:
             raise ModelError(f"{name}: is {self._quantized[name].format}, read as {FP16}")
 
+    @property
+    def _one_pair(self) -> bool:
+        """Whether lm_head's numbers are stored as the token table's."""
+        return format_of(self.config, ("lm_head",)) == tokens_of(self.config)
+
     def _bytes_of(self, name: str) -> int:
+        if name == "embed.token" and tokens_of(self.config) != FP16:
+            rows, columns = self.shape(name)
+            return tokens_of(self.config).bytes(columns, rows)
         if name in self._quantized:
             return self._quantized[name].format.bytes(*self._quantized[name].shape)
         return 2 * prod(self._source(name).shape)

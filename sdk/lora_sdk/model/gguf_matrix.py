@@ -1,9 +1,9 @@
-"""Matrices of a GGUF file in the blocks that boards multiply: Q4_0 as W4A16 in groups of 32, the
-same weights to the bit, all others as the blocks of abi.h."""
+"""Matrices of a GGUF file in the blocks that boards multiply, those of abi.h. Boards that do not
+know them have Q4_0 as W4A16 in groups of 32, the same weights to the bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,14 +14,12 @@ from lora_host.placing import PackPart
 from lora_sdk.gguf.blocks import BlockArray
 from lora_sdk.model.block import describe
 from lora_sdk.model.columns import BlockColumns, Int4Columns
-from lora_sdk.model.quantization import MatrixFormat, Quantization
+from lora_sdk.model.quantization import FP16, MatrixFormat, Quantization
 from lora_sdk.model.quantized import QuantizedMatrix
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.model.weight_formats import W4A16, gguf_format
+from lora_sdk.model.weight_formats import gguf_format
 
-GROUP = 32
-TYPE = "Q4_0"
 ZERO = 8  # subtracted from the 4-bit values of a block
 SCALE_LIMIT = np.float16(8184)  # 8 times more would not be FP16
 
@@ -29,18 +27,19 @@ SCALE_LIMIT = np.float16(8184)  # 8 times more would not be FP16
 def quantization_of(
     config: ModelConfig, sources: Mapping[str, Source], types: Mapping[str, str]
 ) -> Quantization | None:
-    """The formats of a file whose tensors have `types` by name. A matmul whose matrices are all
-    Q4_0 is W4A16; one of several types has the smallest block that holds their numbers, FP16
-    without one. None if all are FP16."""
+    """The formats of a file whose tensors have `types` by name. A matmul of several types has the
+    smallest block that holds their numbers, FP16 without one. None if all are FP16."""
     formats: dict[str, MatrixFormat] = {}
     for matmul in describe(config).matmuls:
         found = {types.get(head_source(sources, name).tensor, "") for name in matmul.tensors}
         form = _format(found)
         if form is not None:
             formats.update(dict.fromkeys(matmul.tensors, form))
-    if not formats:
+    tokens = _format({types.get(sources["embed.token"].tensor, "")}) or FP16
+    if not formats and tokens == FP16:
         return None
-    return Quantization("+".join(_titles(formats.values())), formats)
+    titles = sorted({form.weights.title for form in (*formats.values(), tokens) if form != FP16})
+    return Quantization("+".join(titles), formats, tokens=tokens)
 
 
 def head_source(sources: Mapping[str, Source], name: str) -> Source:
@@ -53,14 +52,8 @@ def head_source(sources: Mapping[str, Source], name: str) -> Source:
 
 
 def _format(types: set[str]) -> MatrixFormat | None:
-    if types == {TYPE}:
-        return MatrixFormat(W4A16.name, GROUP)
     found = gguf_format(types)
     return None if found is None else MatrixFormat(found.name)
-
-
-def _titles(formats: Iterable[MatrixFormat]) -> list[str]:
-    return sorted({form.weights.title for form in formats})
 
 
 def matrix_of(name: str, blocks: BlockArray, form: MatrixFormat) -> QuantizedMatrix:

@@ -12,7 +12,7 @@ import numpy as np
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_sdk.model.kv_formats import KvFormat, KvKind, kv_format
-from lora_sdk.model.weight_formats import GROUPS, WeightFormat, weight_format
+from lora_sdk.model.weight_formats import GROUPS, W4A16, WeightFormat, weight_format
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -101,19 +101,22 @@ FP16 = MatrixFormat("fp16")
 class Quantization:
     """`formats` by canonical matrix name (`layer.I.q`, ..., `lm_head`); what it does not name is
     FP16. `kv`: how K and V are stored. `act_order`: names of the 4-bit matrices whose inputs have
-    to be permuted first (`Checkpoint.permutation`). `scheme` is for messages."""
+    to be permuted first (`Checkpoint.permutation`). `tokens`: the token table, FP16 or a block of
+    GGUF files. `scheme` is for messages."""
 
     scheme: str
     formats: Mapping[str, MatrixFormat] = field(default_factory=dict)
     kv: KvKind = "fp16"
     act_order: frozenset[str] = frozenset()
+    tokens: MatrixFormat = FP16
 
     def __post_init__(self) -> None:
         kv_format(self.kv)
         object.__setattr__(self, "formats", dict(self.formats))
 
     def __hash__(self) -> int:
-        return hash((self.scheme, frozenset(self.formats.items()), self.kv, self.act_order))
+        formats = frozenset(self.formats.items())
+        return hash((self.scheme, formats, self.kv, self.act_order, self.tokens))
 
     def format(self, name: str) -> MatrixFormat:
         """The format of one matrix of the checkpoint."""
@@ -147,11 +150,14 @@ class Quantization:
             chosen.check(name, shapes[name][0])
 
     @property
+    def all_formats(self) -> tuple[MatrixFormat, ...]:
+        """Those of the matrices and that of the token table."""
+        return (*self.formats.values(), self.tokens)
+
+    @property
     def quantized(self) -> bool:
         """Whether anything is not FP16."""
-        return kv_format(self.kv).quantized or any(
-            format != FP16 for format in self.formats.values()
-        )
+        return kv_format(self.kv).quantized or any(format != FP16 for format in self.all_formats)
 
 
 def block_group(name: str, group: int, k: int) -> int:
@@ -180,12 +186,16 @@ def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
 
 
 def without_blocks(config: ModelConfig) -> ModelConfig:
-    """A model's configuration with matrices in blocks of GGUF files as FP16."""
+    """A model's configuration with matrices in blocks of GGUF files as FP16, of Q4_0 as W4A16."""
     found = config.quantization
-    if found is None or not any(form.weights.gguf for form in found.formats.values()):
+    if found is None or not any(form.weights.gguf for form in found.all_formats):
         return config
-    kept = {name: form for name, form in found.formats.items() if form.weights.gguf is None}
-    rest = replace(found, formats=kept)
+    formats = {
+        name: MatrixFormat(W4A16.name, 32) if form.kind == "q4_0" else form
+        for name, form in found.formats.items()
+    }
+    kept = {name: form for name, form in formats.items() if form.weights.gguf is None}
+    rest = replace(found, formats=kept, tokens=FP16)
     return replace(config, quantization=rest if rest.quantized else None)
 
 
@@ -193,6 +203,11 @@ def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
     """The format of one matmul of a model, whose columns are those of the matrices `names`."""
     found = config.quantization
     return FP16 if found is None else found.fused(names)
+
+
+def tokens_of(config: ModelConfig) -> MatrixFormat:
+    """The format of a model's token table."""
+    return FP16 if config.quantization is None else config.quantization.tokens
 
 
 def kv_of(config: ModelConfig) -> KvFormat:

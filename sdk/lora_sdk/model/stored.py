@@ -47,6 +47,17 @@ class Stored:
         raw, kind = self.array.raw, self.array.type.name
         return PackPart(self.label, raw, kind, self.axes, self.first + start, count)
 
+    def block_rows(self, columns: range, start: int, stop: int) -> PackPart:
+        """Rows start .. stop-1 of a table in blocks as outputs of a matrix, for the packer: the
+        file's own, or of some columns, which are whole blocks, a copy."""
+        assert isinstance(self.array, BlockArray)
+        raw, kind = self.array.raw, self.array.type
+        if columns == range(self.array.shape[1]):
+            return PackPart(self.label, raw, kind.name, "oi", start, stop - start)
+        first, last = (at // kind.elements * kind.bytes for at in (columns.start, columns.stop))
+        some = np.ascontiguousarray(raw[start:stop, first:last])
+        return PackPart(self.label, some, kind.name, "oi", 0, stop - start)
+
     def part(self, start: int, count: int) -> tuple[NDArray[Any], int]:
         """(array, index of the first output in it) of outputs start .. start+count-1: the file's
         own array, or of blocks or with `order` a copy of these outputs."""

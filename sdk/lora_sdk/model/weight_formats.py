@@ -249,6 +249,8 @@ def _gguf(name: str, bits: int, weights: int, size: int, *types: str) -> WeightF
 
 
 GGUF_FORMATS = (  # the smallest first
+    _gguf("q4_0", 4, 32, 18, "Q4_0"),
+    _gguf("iq4_nl", 4, 32, 18, "IQ4_NL"),
     _gguf("q4_k", 4, 256, 144, "Q4_K"),
     _gguf("q4_1", 4, 32, 20, "Q4_1"),
     _gguf("q5_0", 5, 32, 22, "Q5_0", "Q4_0"),

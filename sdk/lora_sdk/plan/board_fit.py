@@ -26,7 +26,9 @@ from lora_sdk.plan.tensors import (
     MatrixSpec,
     TableSpec,
     matrix_specs,
+    shares_tokens,
     table_specs,
+    token_matrix,
 )
 
 if TYPE_CHECKING:
@@ -218,6 +220,12 @@ class BoardFit:
             )
         return tuple(found)
 
+    @property
+    def _shares_tokens(self) -> bool:
+        """Whether lm_head's blocks are the token table, too."""
+        found = token_matrix(self.config, self.share)
+        return found is not None and shares_tokens(self.config, self.share)
+
     def replicas(self) -> tuple[Replica, ...]:
         """Data on this board that is stored elsewhere too. A shared KV head belongs to the first
         board that owns one of its query heads. A tied lm_head repeats the embedding."""
@@ -240,7 +248,7 @@ class BoardFit:
         ]
         if routers and share.rank:
             found.append(Replica("routers", "every board chooses the experts", sum(routers)))
-        if config.tied and share.vocabulary:
+        if config.tied and share.vocabulary and not self._shares_tokens:
             size = self.matrices["lm_head"].bytes
             found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))
         for table in self.tables.values():

@@ -40,6 +40,8 @@ def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
     """One board's matrices by kind, without the prefix `layer.I.`, in the order of a step."""
     kinds: dict[tuple[str, int, int], list[int]] = {}
     for name, placed in placements.items():
+        if not placed.spec.streamed:
+            continue
         form = placed.spec.format
         key = (name.rpartition(".")[2], form.block_bytes, form.metadata_bytes)
         kinds.setdefault(key, []).extend([placed.spec.blocks] * (placed.spec.chosen or 1))

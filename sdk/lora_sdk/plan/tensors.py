@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lora_host import abi
 from lora_sdk.model import operations as ops
-from lora_sdk.model.quantization import FP16, MatrixFormat
+from lora_sdk.model.quantization import FP16, MatrixFormat, format_of, tokens_of
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.partition import Share, axis_columns, local_columns
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
+TOKENS = "embed.token"
 FP16_BYTES = 2
 FP32_BYTES = 4
 
@@ -63,6 +64,11 @@ class MatrixSpec:
     @property
     def n(self) -> int:
         return sum(part.width for part in self.parts) // self.matrices
+
+    @property
+    def streamed(self) -> bool:
+        """Whether a step reads all of it."""
+        return self.name != TOKENS
 
     @property
     def blocks(self) -> int:
@@ -136,8 +142,38 @@ def padded(count: int) -> int:
 def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
     """The share's matrices in the order in which a step uses them, without those that have no
     columns here."""
-    found = (_spec(config, share, matmul) for matmul in share.block(config).matmuls)
+    found = [_spec(config, share, matmul) for matmul in share.block(config).matmuls]
+    tokens = token_matrix(config, share)
+    if tokens is not None and not shares_tokens(config, share):
+        found.insert(0, tokens)
     return [spec for spec in found if spec.n]
+
+
+def token_matrix(config: ModelConfig, share: Share) -> MatrixSpec | None:
+    """The token table as a matrix [columns, vocabulary] in blocks of GGUF files; None: it is a
+    table in FP16, which also takes no more where blocks would have to be padded or cut."""
+    form, columns = tokens_of(config), share.embed
+    block = form.weights.gguf
+    embeds = any(isinstance(operation, ops.Embed) for operation in share.block(config).operations)
+    if block is None or not embeds or not columns:
+        return None
+    if columns.start % block.weights or len(columns) % block.weights:
+        return None
+    whole = (Part(TOKENS, 0, config.vocabulary),)
+    spec = MatrixSpec(TOKENS, None, len(columns), whole, None, form)
+    table = config.vocabulary * padded(len(columns) * FP16_BYTES)
+    return spec if spec.blocks * spec.block_bytes < table else None
+
+
+def shares_tokens(config: ModelConfig, share: Share) -> bool:
+    """Whether a tied lm_head's blocks are the token table's: this board has all of both."""
+    return (
+        config.tied
+        and share.boards == 1
+        and share.stage.is_first
+        and share.stage.is_last
+        and format_of(config, ("lm_head",)) == tokens_of(config)
+    )
 
 
 def adapted_specs(config: ModelConfig, share: Share) -> Iterator[MatrixSpec]:
@@ -173,7 +209,8 @@ class _Context:
 
 
 def _embed(at: _Context, embed: ops.Embed) -> Iterator[TableSpec]:
-    yield _embedding("embed.token", at.config.vocabulary, at.share.embed)
+    if token_matrix(at.config, at.share) is None:
+        yield _embedding(TOKENS, at.config.vocabulary, at.share.embed)
     if embed.positions:
         yield from _positions(at, embed)
 
