@@ -31,12 +31,13 @@ def target(design: str, model: str, boards: int = 1, board: str | None = None):
 
 @pytest.mark.parametrize(
     ("design", "boards", "plain", "speculative"),
-    [("own-u280", 1, 95, 127), ("own-u280", 4, 370, 470), ("own-v80", 1, 162, 230),
-     ("own-v80", 4, 620, 790)],
+    [("own-u280", 1, 95, 119), ("own-u280", 4, 370, 429), ("own-v80", 1, 162, 226),
+     ("own-v80", 4, 620, 755)],
 )  # fmt: skip
 def test_floors_of_our_designs(design: str, boards: int, plain: float, speculative: float) -> None:
     """LLaMA2-7B at context 128 with lm_head, each operation charged, with dispatch by the control
-    in hardware, host accesses and sums of weights."""
+    in hardware, host accesses and sums of weights. With a tree 1 to 2% below what is modelled: the
+    trees have three rows, whose acceptance is interpolated."""
     found = target(design, "llama2-7b", boards)
     assert token_time(found, "", 128).tokens_per_second >= plain
     assert token_time(found, "", 128, "sd").tokens_per_second >= speculative

@@ -102,10 +102,10 @@ def _line(target: Target) -> str:
 
 def _footnotes(axes: Any, targets: Sequence[Target], more: Sequence[str] = ()) -> None:
     """What is to be known of the designs, below the axes."""
-    lines = [*([] if all(map(_fits, targets)) else [HOLLOW]), *more]
+    lines = [] if all(map(_fits, targets)) else [HOLLOW]
     for target in {target.name: target for target in targets}.values():
         lines += [f"{target.name}: {note}" for note in target.notes if note != "modelled"]
-    footnotes(axes, lines)
+    footnotes(axes, [*lines, *more])
 
 
 def footnotes(axes: Any, lines: Sequence[str]) -> None:
