@@ -3,15 +3,19 @@ what experts that no row chose cost; lists and boards that are refused."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from lora_host import abi
+from lora_host.emu import mixture
+from lora_host.emu.vector import OPERATIONS
 from lora_host.errors import CommandError, LoraError, ModelError, RequestError, TransportError
 from lora_host.overlay import load_overlay
 from lora_sdk.compile.isa import Command, Experts, Vector, encode
@@ -101,6 +105,49 @@ def test_eight_boards_and_stages(
     for boards, stages in (eight, (4, 2)):
         with open_runner(folder, boards, stages=stages) as runner:
             assert Driver(runner).feed(0, tokens, (16, 1, 7)).tobytes() == want.tobytes()
+
+
+def another_expert(patch: pytest.MonkeyPatch) -> None:
+    """The matrices of the expert behind the one that a row has chosen."""
+    own = mixture._of_expert
+    patch.setattr(mixture, "_of_expert", lambda call, e: own(call, (e + 1) % call.command.experts))
+
+
+def skipped(patch: pytest.MonkeyPatch) -> None:
+    """One expert's outputs are zeros."""
+    own = mixture._products
+
+    def products(call, expert, x):  # type: ignore[no-untyped-def]
+        for start, found in own(call, expert, x):
+            yield start, found * np.float32(expert != 1)
+
+    patch.setattr(mixture, "_products", products)
+
+
+def not_renormalized(patch: pytest.MonkeyPatch) -> None:
+    """Weights are those of a softmax over all experts."""
+
+    def route(call):  # type: ignore[no-untyped-def]
+        other, c = copy.copy(call), call.command
+        names = ("columns", "extra", "x_offset", "x_stride", "y_offset", "y_stride")
+        fields = {name: getattr(c, name) for name in names}
+        other.command = SimpleNamespace(op=abi.VEC_ROUTE, **fields)
+        mixture.route(other)
+
+    patch.setitem(OPERATIONS, abi.VEC_ROUTE_CHOSEN, route)
+
+
+@pytest.mark.parametrize("mistake", [another_expert, skipped, not_renormalized])
+def test_a_mistake_of_a_kernel_is_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None],
+    folder_of: Callable[[str], Path],
+    expected: Callable[[str], Logits],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mistake(monkeypatch)
+    with open_runner(folder_of("qwen3_moe"), 1, kernels="numpy") as runner:
+        got = Driver(runner).feed(0, tokens_of("qwen3_moe")[:9], (4, 1))
+    assert got.tobytes() != expected("qwen3_moe")[:9].tobytes()
 
 
 # What experts that no row has chosen cost.
