@@ -18,6 +18,7 @@ from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
 from lora_host.errors import CommandError, LoraError, ModelError, RequestError, TransportError
 from lora_host.overlay import load_overlay
+from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import Command, Experts, Vector, encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.checkpoint import Checkpoint
@@ -25,15 +26,18 @@ from lora_sdk.model.config import load_config
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
+from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
 from lora_sdk.quant.recipe import Recipe
+from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
 from tests.hostile_lists import Board
 from tests.moe_configs import MOE_CONFIGS
 from tests.oracle import Oracle, load_weights
+from tests.oracle.adapted import Adapted
 from tests.parity.score import prompts
 from tests.unit import plan_rig
 from tests.variants import variant, write_checkpoint
@@ -93,6 +97,24 @@ def test_batches_and_trees_change_nothing(
             assert got.tobytes() == want[len(starts[number])].tobytes()
     with open_runner(folder, boards, sequences=1) as runner:
         verify_tree(runner, tokens, want, 29)
+
+
+def test_adapters_of_attention_give_the_oracles_bytes(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    name = "qwen3_moe"
+    folder, tokens = folder_of(name), tokens_of(name)
+    path = write_adapter(variant(name), Folder("a"), tmp_path / "a")
+    checkpoint = Checkpoint.open(folder)
+    factors = read_factors(variant(name), path)
+    want = Adapted(checkpoint.config, load_weights(checkpoint), factors).logits(tokens)
+    for boards, mode in ((1, "auto"), (2, "s")):
+        with open_runner(folder, boards, adapters=AdapterOptions(1, 16, mode=mode)) as runner:
+            slots, driver = AdapterSlots(runner.cluster, runner.plan), Driver(runner)
+            slots.load("a", path)
+            slots.attach(1, "a")
+            driver.adapters[1] = slots.slot_of(1)
+            assert driver.feed(1, tokens, (16, 1, 7)).tobytes() == want.tobytes()
 
 
 @pytest.mark.slow
