@@ -3,17 +3,22 @@ what experts that no row chose cost; lists and boards that are refused."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from lora_host import abi
+from lora_host.emu import mixture
+from lora_host.emu.vector import OPERATIONS
 from lora_host.errors import CommandError, LoraError, ModelError, RequestError, TransportError
 from lora_host.overlay import load_overlay
+from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import Command, Experts, Vector, encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.checkpoint import Checkpoint
@@ -21,15 +26,18 @@ from lora_sdk.model.config import load_config
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
+from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
 from lora_sdk.quant.recipe import Recipe
+from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
 from tests.hostile_lists import Board
 from tests.moe_configs import MOE_CONFIGS
 from tests.oracle import Oracle, load_weights
+from tests.oracle.adapted import Adapted
 from tests.parity.score import prompts
 from tests.unit import plan_rig
 from tests.variants import variant, write_checkpoint
@@ -91,6 +99,24 @@ def test_batches_and_trees_change_nothing(
         verify_tree(runner, tokens, want, 29)
 
 
+def test_adapters_of_attention_give_the_oracles_bytes(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    name = "qwen3_moe"
+    folder, tokens = folder_of(name), tokens_of(name)
+    path = write_adapter(variant(name), Folder("a"), tmp_path / "a")
+    checkpoint = Checkpoint.open(folder)
+    factors = read_factors(variant(name), path)
+    want = Adapted(checkpoint.config, load_weights(checkpoint), factors).logits(tokens)
+    for boards, mode in ((1, "auto"), (2, "s")):
+        with open_runner(folder, boards, adapters=AdapterOptions(1, 16, mode=mode)) as runner:
+            slots, driver = AdapterSlots(runner.cluster, runner.plan), Driver(runner)
+            slots.load("a", path)
+            slots.attach(1, "a")
+            driver.adapters[1] = slots.slot_of(1)
+            assert driver.feed(1, tokens, (16, 1, 7)).tobytes() == want.tobytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MOE_CONFIGS)
 def test_eight_boards_and_stages(
@@ -101,6 +127,49 @@ def test_eight_boards_and_stages(
     for boards, stages in (eight, (4, 2)):
         with open_runner(folder, boards, stages=stages) as runner:
             assert Driver(runner).feed(0, tokens, (16, 1, 7)).tobytes() == want.tobytes()
+
+
+def another_expert(patch: pytest.MonkeyPatch) -> None:
+    """The matrices of the expert behind the one that a row has chosen."""
+    own = mixture._of_expert
+    patch.setattr(mixture, "_of_expert", lambda call, e: own(call, (e + 1) % call.command.experts))
+
+
+def skipped(patch: pytest.MonkeyPatch) -> None:
+    """One expert's outputs are zeros."""
+    own = mixture._products
+
+    def products(call, expert, x):  # type: ignore[no-untyped-def]
+        for start, found in own(call, expert, x):
+            yield start, found * np.float32(expert != 1)
+
+    patch.setattr(mixture, "_products", products)
+
+
+def not_renormalized(patch: pytest.MonkeyPatch) -> None:
+    """Weights are those of a softmax over all experts."""
+
+    def route(call):  # type: ignore[no-untyped-def]
+        other, c = copy.copy(call), call.command
+        names = ("columns", "extra", "x_offset", "x_stride", "y_offset", "y_stride")
+        fields = {name: getattr(c, name) for name in names}
+        other.command = SimpleNamespace(op=abi.VEC_ROUTE, **fields)
+        mixture.route(other)
+
+    patch.setitem(OPERATIONS, abi.VEC_ROUTE_CHOSEN, route)
+
+
+@pytest.mark.parametrize("mistake", [another_expert, skipped, not_renormalized])
+def test_a_mistake_of_a_kernel_is_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None],
+    folder_of: Callable[[str], Path],
+    expected: Callable[[str], Logits],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mistake(monkeypatch)
+    with open_runner(folder_of("qwen3_moe"), 1, kernels="numpy") as runner:
+        got = Driver(runner).feed(0, tokens_of("qwen3_moe")[:9], (4, 1))
+    assert got.tobytes() != expected("qwen3_moe")[:9].tobytes()
 
 
 # What experts that no row has chosen cost.

@@ -14,6 +14,7 @@ from lora_sdk.model.shapes import shape_json
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
+from tests.moe_configs import MOE_CONFIGS
 from tests.position_configs import POSITION_CONFIGS
 from tools.family_table import family_table, with_table
 
@@ -28,7 +29,7 @@ def load(folder: Path, fields: dict[str, Any]) -> ModelConfig:
 YARN_FIELDS = {"rope_type": "yarn", "factor": 4.0}
 YARN = {"rope_parameters": None, "rope_scaling": YARN_FIELDS}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
-CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS}
+CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS, **MOE_CONFIGS}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen2", {"use_sliding_window": True, "sliding_window": -1}, "sliding_window is -1"),
     ("qwen2", {"use_sliding_window": True, "layer_types": ["full_attention"]}, "layer_types"),
@@ -105,6 +106,18 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gemma2", {"layer_types": ["full_attention"]}, "3 of full_attention"),
     ("gemma2", {"layer_types": ["full_attention", "chunked_attention", []]}, "3 of full_attention"),
     ("gemma2", {"num_local_experts": 4}, "a mixture of experts"),
+    ("mixtral", {"num_local_experts": 2000}, "num_local_experts is 2000, expected an integer in 1"),
+    ("mixtral", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+    ("mixtral", {"quantization_config": {"quant_method": "gptq"}}, "a quantized mixture of exper"),
+    ("qwen3_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, expected an integer in 1"),
+    ("qwen3_moe", {"num_experts_per_tok": 0}, "num_experts_per_tok is 0"),
+    ("qwen3_moe", {"num_experts": True}, "num_experts is True"),
+    ("qwen3_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0"),
+    ("qwen3_moe", {"mlp_only_layers": [2]}, "mlp_only_layers is [2], expected layers in 0..1"),
+    ("qwen3_moe", {"mlp_only_layers": [True]}, "mlp_only_layers is [True], expected a list"),
+    ("qwen3_moe", {"mlp_only_layers": "1"}, "mlp_only_layers is '1', expected a list"),
+    ("olmoe", {"clip_qkv": 8.0}, "clipped q, k and v"),
+    ("granitemoe", {"intermediate_size": -1}, "intermediate_size is -1"),
     ("gemma3", {"use_bidirectional_attention": "all"}, "bidirectional attention"),
     (
         "gemma3_gqa",
