@@ -108,6 +108,21 @@ SPOIL(table_bank_none, c[EMBED_AT].vector.a_bank = LORA_NO_BANK)
 SPOIL(position_rows, (c[EMBED_AT].vector.b_bank = 1, c[EMBED_AT].vector.b_line = 4096 - 256 + 1))
 SPOIL(embed_columns_beyond, c[EMBED_AT].vector.first = 33)
 SPOIL(embed_to_weights, c[EMBED_AT].vector.y_bank = 0)
+
+/* The tokens as columns of a matrix: x_offset is bank_count | merge << 8 | weight_type << 16. */
+static void tokens_in_blocks(union record *c, uint32_t packed, uint32_t line) {
+    c[EMBED_AT].vector.flags |= LORA_FLAG_TOKEN_BLOCKS;
+    c[EMBED_AT].vector.x_offset = packed;
+    c[EMBED_AT].vector.x_stride = 0;
+    c[EMBED_AT].vector.a_line = line;
+}
+SPOIL(token_blocks_fp16, tokens_in_blocks(c, 0x010101, 0))
+SPOIL(token_blocks_unknown, tokens_in_blocks(c, 0xb60101, 0))
+SPOIL(token_blocks_cut, tokens_in_blocks(c, 0x560101, 0))
+SPOIL(token_blocks_no_merge, tokens_in_blocks(c, 0x160001, 0))
+SPOIL(token_blocks_no_bank, tokens_in_blocks(c, 0x160100, 0))
+SPOIL(token_blocks_beyond, tokens_in_blocks(c, 0x160101, BANK_BYTES / 64 - 4 * 68 + 1))
+SPOIL(token_blocks_rope, c[ROPE_AT].vector.flags |= LORA_FLAG_TOKEN_BLOCKS)
 static void sums_over(union record *c, uint32_t first, uint32_t columns, uint32_t op) {
     c[ROPE_AT].vector.op = (uint16_t)op;
     c[ROPE_AT].vector.columns = columns;
@@ -242,6 +257,13 @@ static const struct spoilt spoilt[] = {
     {"position table", position_rows, LORA_ERR_ADDRESS, EMBED_AT},
     {"columns of a vector row", embed_columns_beyond, LORA_ERR_SIZE, EMBED_AT},
     {"activations in a weight bank", embed_to_weights, LORA_ERR_ADDRESS, EMBED_AT},
+    {"tokens in blocks of FP16", token_blocks_fp16, LORA_ERR_OPCODE, EMBED_AT},
+    {"tokens in unknown blocks", token_blocks_unknown, LORA_ERR_OPCODE, EMBED_AT},
+    {"tokens in parts of blocks", token_blocks_cut, LORA_ERR_SIZE, EMBED_AT},
+    {"tokens in requests of nothing", token_blocks_no_merge, LORA_ERR_SIZE, EMBED_AT},
+    {"tokens in no bank", token_blocks_no_bank, LORA_ERR_ADDRESS, EMBED_AT},
+    {"tokens in blocks past the bank", token_blocks_beyond, LORA_ERR_ADDRESS, EMBED_AT},
+    {"rotation of tokens in blocks", token_blocks_rope, LORA_ERR_OPCODE, ROPE_AT},
     {"sums of no columns", sums_of_nothing, LORA_ERR_SIZE, ROPE_AT},
     {"sums of less than a segment", sums_of_a_part, LORA_ERR_SIZE, ROPE_AT},
     {"sums from within a segment", sums_from_within, LORA_ERR_SIZE, ROPE_AT},
