@@ -232,6 +232,17 @@ def test_a_campaign_that_is_ended_leaves_no_stopped_process(
     assert not list(folder.iterdir())
 
 
+def test_a_campaign_says_how_its_runs_end(folder: Path) -> None:
+    """Seed 91 once ended in a traceback."""
+    words = ("--target", "xrt", "--runs", "1", "--seed", "91")
+    done = subprocess.run(
+        [*CAMPAIGN, *words], env={**environment(), "TMPDIR": str(folder)}, capture_output=True,
+        text=True, timeout=10 * SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert "1 runs in" in done.stdout + done.stderr and "0 failed" in done.stdout + done.stderr
+
+
 def states(folder: Path) -> list[str]:
     """Of the processes of this TMPDIR."""
     found = []
