@@ -173,10 +173,10 @@ def test_an_overlay_of_another_abi_is_refused(folder: Path, tmp_path: Path) -> N
     shutil.copytree(ROOT / "overlays" / "lora_f_u280", overlay)
     manifest = overlay / "manifest.yaml"
     text = manifest.read_text()
-    assert "abi: 1" in text
-    manifest.write_text(text.replace("abi: 1", "abi: 7"))
+    assert "abi: 2" in text
+    manifest.write_text(text.replace("abi: 2", "abi: 7"))
     one_line_error(
-        lora_run("--model", folder, "--overlay", overlay, "-p", "x"), "ABI 7 found, 1 expected"
+        lora_run("--model", folder, "--overlay", overlay, "-p", "x"), "ABI 7 found, 2 expected"
     )
 
 
