@@ -18,13 +18,6 @@ static int open_board(struct boardd_session *session, struct lora_failure *failu
     return session->transport->info(session->handle, &session->info, failure);
 }
 
-int boardd_blame(int status, struct lora_failure *failure) {
-    char said[sizeof failure->message];
-    memcpy(said, failure->message, sizeof said);
-    said[sizeof said - 1] = '\0';
-    return lora_fail(failure, status, "on the daemon's host: %s", said);
-}
-
 static void close_board(struct boardd_session *session) {
     struct lora_failure ignored;
     if (!session->handle) return;
