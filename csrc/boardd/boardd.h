@@ -83,6 +83,8 @@ int boardd_answer(struct wire_channel *channel, const struct wire_header *reques
                   size_t bytes);
 int boardd_refuse(struct wire_channel *channel, const struct wire_header *request,
                   const struct lora_failure *failure);
+/* The failure is told as one of the daemon's host. */
+int boardd_blame(int status, struct lora_failure *failure);
 
 /* session.c: a host that holds a board, until it goes. */
 void boardd_host(struct lora_boardd *boardd, struct wire_channel *channel,

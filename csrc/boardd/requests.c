@@ -60,7 +60,7 @@ static int take_program(struct request *request, struct lora_failure *failure) {
     int status = session->transport->program(session->handle, &program, failure);
     session->programmed = !status;
     boardd_container_drop(session);
-    return status;
+    return status == LORA_ERR_TRANSPORT ? boardd_blame(status, failure) : status;
 }
 
 static int take_reserve(struct request *request, struct lora_failure *failure) {

@@ -18,16 +18,6 @@ static int open_board(struct boardd_session *session, struct lora_failure *failu
     return session->transport->info(session->handle, &session->info, failure);
 }
 
-/* What is missing is missing on the daemon's host. */
-static int blame_daemon(const struct boardd_board *board, int status,
-                        struct lora_failure *failure) {
-    char said[sizeof failure->message];
-    memcpy(said, failure->message, sizeof said);
-    said[sizeof said - 1] = '\0';
-    return lora_fail(failure, status, "%.90s: the daemon cannot open it on its host: %s",
-                     board->name, said);
-}
-
 static void close_board(struct boardd_session *session) {
     struct lora_failure ignored;
     if (!session->handle) return;
@@ -75,7 +65,7 @@ static bool welcome(struct boardd_session *session, const struct wire_hello *hel
                            "the daemon has no board %.60s; see 'lora boardd status'", hello->board);
     if (!status) status = boardd_hold(boardd, board, who, &failure);
     if (!status) session->board = board;
-    if (!status && (status = open_board(session, &failure))) blame_daemon(board, status, &failure);
+    if (!status && (status = open_board(session, &failure))) boardd_blame(status, &failure);
     if (!status) return !boardd_answer(&session->channel, &request, &welcome, sizeof welcome);
     failure.code = (uint32_t)status;
     boardd_refuse(&session->channel, &request, &failure);

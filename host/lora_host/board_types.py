@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .alveo_container import EMULATION_MARK
-from .device_uri import board_type
+from .device_uri import board_type, xrt_emulates
 from .naming import counted
 from .overlay import Overlay
 from .regular_file import read_regular
@@ -20,8 +20,8 @@ def opened_type(uri: str, overlay: Overlay | None) -> str:
     found = board_type(uri)
     if found != "real":
         return found
-    behind_xrt = uri.startswith("xrt:") and os.environ.get("XCL_EMULATION_MODE")
-    return "emulated" if behind_xrt or (overlay and holds_no_bitstream(overlay)) else "real"
+    under_xrt = xrt_emulates(uri, os.environ)
+    return "emulated" if under_xrt or (overlay and holds_no_bitstream(overlay)) else "real"
 
 
 def holds_no_bitstream(overlay: Overlay) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .boards import board_names
@@ -122,6 +122,11 @@ def board_type(uri: str) -> str:
     if is_simulated(uri):
         return "simulated"
     return "emulated" if is_model(uri) else "real"
+
+
+def xrt_emulates(uri: str, variables: Mapping[str, str]) -> bool:
+    """Whether a checked URI names a board that XRT emulates with these environment variables."""
+    return uri.startswith("xrt:") and bool(variables.get("XCL_EMULATION_MODE"))
 
 
 def board_uris(scheme: str) -> list[str]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,7 +215,9 @@ def test_a_daemon_in_the_way_is_named(daemon: ThreadedDaemon, tmp_path: Path) ->
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_a_real_board_must_answer_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_board_must_answer_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what the daemon's host lacks later is told as the daemon's."""
     monkeypatch.setenv("LORA_VRTD_SOCKET", "/nowhere/vrtd.sock")
     board = "slash:0000:21:00.0"
@@ -225,8 +228,16 @@ def test_a_real_board_must_answer_at_the_start(monkeypatch: pytest.MonkeyPatch) 
         with ThreadedDaemon(server.uris) as daemon:
             overlay = load_overlay("lora_f_v80")
             Cluster.open(1, devices=daemon.uris, overlay=overlay).close()
+            assert overlay.container is not None
+            other = tmp_path / "other.vrtbin"
+            damaged = overlay.container.read_bytes().replace(b'"onchip_bytes"', b'"ONCHIP_bytes"')
+            other.write_bytes(damaged)
+            with pytest.raises(TransportError) as caught:
+                Cluster.open(1, devices=daemon.uris, overlay=replace(overlay, container=other))
+            said = str(caught.value)
+            assert "): on the daemon's host: " in said
             server.kill()
             with pytest.raises(TransportError) as caught:
                 Cluster.open(1, devices=daemon.uris, overlay=overlay)
             said = str(caught.value)
-            assert f"{server.uris[0]}: the daemon cannot open it on its host: " in said
+            assert said.startswith("on the daemon's host: ")

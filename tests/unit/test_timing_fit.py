@@ -80,11 +80,12 @@ def test_designs_that_are_timed_have_the_multipliers_that_are_counted() -> None:
 
 def test_a_wide_card_has_the_channels_and_pipes_that_are_planned() -> None:
     card, parts = wide_card("wide-u280"), {p.name: p for p in fit("wide-u280").parts}
-    channel = parts["planned: channel"]
+    channel, finisher = parts["channel_3"], parts["channel_finish_3"]  # counted, of three rows
+    assert card.rows == 3 and not {"planned: channel", "planned: finisher"} & set(parts)
     assert channel.instances == card.channels
     assert 64 * card.rows <= channel.each["dsp"] < 70 * card.rows  # integer_lanes' 64 a row
     assert memory_uram(int(card.fifo_lines) * 64) == channel.each["uram"]
-    assert parts["planned: finisher"].instances == card.finishers
+    assert finisher.instances == card.finishers
     assert parts["planned: SwiGLU and exponential pipe"].instances == card.activate_columns
 
 

@@ -130,7 +130,10 @@ def test_memory_is_not_faster_than_its_lines() -> None:
 
 def test_it_fits_by_planned_counts() -> None:
     found = fit("wide-u280")
-    assert not found.excess() and found.shares()["lut"] < 0.70  # type: ignore[index]
+    shares = found.shares()
+    assert shares is not None and not found.excess()
+    told = " of LUTs, {dsp:.1%} of DSPs, {bram:.1%} of block RAM, {uram:.1%} of UltraRAM"
+    assert f"{shares['lut']:.1%}{told.format(**shares)}" in PAGE
 
 
 def test_what_a_file_or_request_has_wrong_is_named(
