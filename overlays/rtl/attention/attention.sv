@@ -90,8 +90,8 @@ module attention
   assign position_bytes = half_size ? {1'b0, head_dim} : {head_dim, 1'b0};
 
   typedef enum logic [4:0] {
-    IDLE, SPLIT, ROW, WALK, WALKED, HEAD, QUERY, SLOPE, SCORES, PAGES, VALUES, PATH, TABLE, TABLE_READ, FOUND, PLACE,
-    PLACING, PIECE, PIECES, NEXT_HEAD, DRAIN, NEXT_ROW, DONE
+    IDLE, SPLIT, ROW, WALK, WALKED, HEAD, QUERY, SLOPE, SCORES, PAGES, BEGIN, VALUES, PATH, TABLE, TABLE_READ, FOUND, PLACE,
+    PLACING, PIECE, PIECES, ENDED, NEXT_HEAD, DRAIN, NEXT_ROW, DONE
   } state_t;
   state_t state, then;  // `then`: behind the piece
   logic runs, clear, line_here;
@@ -129,6 +129,10 @@ module attention
   logic [31:0] q_row, y_row, q_head;
   // the head
   logic [15:0] head, kv_head, kv_start, of_group, of_start;
+  logic [15:0] kv_before, kv_values;  // of the head before, of V
+  logic by_heads;          // K of a head comes before V of the one before it
+  logic last_values;       // V of the last head
+  assign by_heads = q_heads != 16'd1 && count <= 18'(16 * TILES);
   logic [1:0][5:0] q_begin;
   logic [1:0][2:0] slope_place;
   logic [1:0][31:0] slope, factor;
@@ -173,7 +177,7 @@ module attention
       .start(state == PLACE),
       .layout(layout),
       .page(page),
-      .head(kv_head),
+      .head(weighs ? kv_values : kv_head),
       .values(weighs),
       .busy(place_busy),
       .bank(block_bank),
@@ -261,9 +265,9 @@ module attention
 
   // reading: a piece when its pass and its lines have room
   logic [2:0] pass_next, pass_done;      // numbers; at most four are under way
-  logic [9:0] ring_next, ring_done;
-  logic [9:0] ring_ends[4];
-  logic [8:0] ring_base[4];
+  logic [10:0] ring_next, ring_done;
+  logic [10:0] ring_ends[4];
+  logic [9:0] ring_base[4];
   logic [9:0] pending[4];                // lines that are to come
   pass_t passes[4];
   logic [2:0] passes_told;
@@ -271,23 +275,24 @@ module attention
   logic [8:0] asked;
   logic last_line, next_scales;
   assign has_room = 3'(pass_next - pass_done) != 3'd4 && (piece.kind != LINE_VALUES
-      || 10'(ring_next - ring_done) + {1'b0, piece.lines} <= 10'd512);
+      || 11'(ring_next - ring_done) + {2'd0, piece.lines} <= 11'd1024);
   assign next_scales = kind == KV_INT8_HEADS && piece.kind == LINE_VALUES;
   assign last_line = reads_scales || (asked + 9'd1 == piece.lines && !next_scales);
   assign asks_read = reading;
   assign read_bank = piece.bank;
   assign read_line = reads_scales ? piece.scales : piece.line + {23'd0, asked};
-  assign read_tag = {2'd0, reads_scales ? LINE_SCALES : piece.kind, pass_next[1:0],
-      piece.kind == LINE_VALUES && !reads_scales ? ring_next[8:0] : {4'd0, piece.where} + (reads_scales ? 9'd0 : asked)};
+  assign read_tag = {1'b0, reads_scales ? LINE_SCALES : piece.kind, pass_next[1:0], piece.kind == LINE_VALUES && !reads_scales
+      ? ring_next[9:0] : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
   line_kind_t line_kind;
   logic [1:0] line_pass;
-  logic [8:0] line_where;
-  assign {line_kind, line_pass, line_where} = {line_kind_t'(line_tag[13:11]), line_tag[10:0]};
+  logic [9:0] line_where;
+  assign {line_kind, line_pass, line_where} = {line_kind_t'(line_tag[14:12]), line_tag[11:0]};
 
   // passes
-  logic pass_valid, pass_taken, pass_ends, holds, held, reserved, there, complete;
-  pass_t current, held_pass;
-  logic [2:0] held_slot, read_slot, read_other;
+  logic pass_valid, pass_taken, pass_ends, holds, held, unread_integers, joins, there, complete;
+  pass_t current;
+  logic [1:0] unread;
+  logic [2:0] sums_slot, read_slot, read_other;
   logic [4:0] read_column;
   logic [31:0] total, value, other, one_value;
   logic [8:0] weight_place;
@@ -317,11 +322,11 @@ module attention
       .taken(pass_taken),
       .ends(pass_ends),
       .current(current),
-      .reserved(reserved),
+      .unread(unread),
+      .unread_integers(unread_integers),
       .holds(holds),
       .held(held),
-      .held_pass(held_pass),
-      .held_slot(held_slot),
+      .sums_slot(sums_slot),
       .total(total),
       .read_column(read_column),
       .read_slot(read_slot),
@@ -341,10 +346,12 @@ module attention
       .integers(integers),
       .head_dim(head_dim),
       .holds(holds),
-      .reserved(reserved),
+      .summed(current),
+      .summed_slot(sums_slot),
       .held(held),
-      .held_pass(held_pass),
-      .held_slot(held_slot),
+      .unread(unread),
+      .unread_integers(unread_integers),
+      .busy(joins),
       .total(total),
       .read_column(read_column),
       .read_slot(read_slot),
@@ -374,6 +381,7 @@ module attention
       .first(first),
       .committed(committed),
       .count(count),
+      .by_heads(by_heads),
       .on_path(on_path),
       .slot(score_slot),
       .from_last(depths[score_slot]),
@@ -388,16 +396,20 @@ module attention
       .address(score_address),
       .score(score)
   );
-  attention_weights head_weights (
+  attention_weights #(
+      .TILES(TILES)
+  ) head_weights (
       .clk(clk),
       .rst(clear),
       .integers(integers),
+      .by_heads(by_heads),
+      .row_begins(state == WALKED),
       .first(first),
       .count(count),
-      .begins(pass_taken && !passes[passes_taken[1:0]].values),
       .complete(complete),
       .moves(pass_taken && passes[passes_taken[1:0]].values),
       .tile(passes[passes_taken[1:0]].tile),
+      .ends(pass_ends && current.values && current.head_last),
       .address(score_address),
       .score(score),
       .maximum(maximum),
@@ -442,19 +454,19 @@ module attention
       asked <= 9'd0;
       if (piece.kind == LINE_VALUES) begin
         begun <= 1'b1;
-        if (!begun) ring_base[pass_next[1:0]] <= ring_next[8:0];
+        if (!begun) ring_base[pass_next[1:0]] <= ring_next[9:0];
       end
     end
     if (reading && read_taken) begin
       asked <= asked + 9'd1;
-      if (piece.kind == LINE_VALUES && !reads_scales) ring_next <= ring_next + 10'd1;
+      if (piece.kind == LINE_VALUES && !reads_scales) ring_next <= ring_next + 11'd1;
       if (asked + 9'd1 == piece.lines) reads_scales <= next_scales;
       if (last_line) begin
         reading <= 1'b0;
         piece_valid <= 1'b0;
         if (piece.ends && piece.kind == LINE_VALUES) begin
           passes[pass_next[1:0]] <= piece.pass;
-          ring_ends[pass_next[1:0]] <= reads_scales ? ring_next : ring_next + 10'd1;
+          ring_ends[pass_next[1:0]] <= reads_scales ? ring_next : ring_next + 11'd1;
           pass_next <= pass_next + 3'd1;
           passes_told <= passes_told + 3'd1;
           begun <= 1'b0;
@@ -477,7 +489,7 @@ module attention
     if (clear) begin
       {piece_valid, reading, begun} <= 3'd0;
       {pass_next, pass_done, passes_told, passes_taken} <= 12'd0;
-      {ring_next, ring_done} <= 20'd0;
+      {ring_next, ring_done} <= 22'd0;
       for (int i = 0; i < 4; i++) pending[i] <= 10'd0;
     end
   end
@@ -576,16 +588,22 @@ module attention
         then <= PAGES;
         if (scratch_page == 3'd4) begin
           of_scratch <= 1'b0;
-          weighs <= 1'b1;
-          tile <= first[16:5];
-          head_first <= 1'b1;
-          chunk_first <= 1'b1;
-          cleared <= 1'b0;
-          state <= VALUES;
+          kv_values <= by_heads ? kv_before : kv_head;
+          last_values <= !by_heads;
+          state <= by_heads && head == 16'd0 ? NEXT_HEAD : BEGIN;
         end else if (pages_used[scratch_page[1:0]]) state <= FOUND;
         else scratch_page <= scratch_page + 3'd1;
       end
       // pieces of V
+      BEGIN: begin
+        weighs <= 1'b1;
+        placed <= 1'b0;
+        tile <= first[16:5];
+        head_first <= 1'b1;
+        chunk_first <= 1'b1;
+        cleared <= 1'b0;
+        state <= VALUES;
+      end
       VALUES: begin
         of_path <= 1'b0;
         then <= whole ? VALUES : PATH;
@@ -599,7 +617,7 @@ module attention
         if (p <= ends) state <= FOUND;
         else begin
           tile <= tile + 12'd1;
-          state <= last_tile ? NEXT_HEAD : VALUES;
+          state <= last_tile ? ENDED : VALUES;
           if (chunk_ends) {chunk_first, head_first} <= 2'b10;
           else chunk_first <= 1'b0;
           cleared <= integers;
@@ -652,7 +670,14 @@ module attention
           end
         end else cleared <= 1'b1;
       end
+      ENDED:  // the last head's V follows that of the one before
+      if (head + 16'd1 == q_heads && !last_values) begin
+        kv_values <= kv_head;
+        last_values <= 1'b1;
+        state <= BEGIN;
+      end else state <= NEXT_HEAD;
       NEXT_HEAD: begin
+        kv_before <= kv_head;
         head <= head + 16'd1;
         of_group <= of_group + 16'd1;
         if (of_group + 16'd1 == group) begin
@@ -662,7 +687,7 @@ module attention
         q_head <= q_head + {22'd0, position_of_q};
         state <= head + 16'd1 == q_heads ? DRAIN : HEAD;
       end
-      DRAIN: if (!piece_valid && pass_next == pass_done && !reserved && !results_busy) state <= NEXT_ROW;
+      DRAIN: if (!piece_valid && pass_next == pass_done && !joins && !results_busy) state <= NEXT_ROW;
       NEXT_ROW: begin
         row <= row + 7'd1;
         q_row <= q_row + q_stride;

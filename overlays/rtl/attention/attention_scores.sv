@@ -17,6 +17,7 @@ module attention_scores
     input  logic [17:0] first,
     input  logic [17:0] committed,
     input  logic [17:0] count,
+    input  logic        by_heads,      // of two heads there is room
     input  logic [127:0] on_path,      // slots
     output logic [6:0]  slot,          // whose place on the path is asked for
     input  logic [6:0]  from_last,     // along the path
@@ -29,7 +30,7 @@ module attention_scores
     output logic        ready,         // for a tile; without caps always
     // out
     output logic        complete,      // one cycle: all scores of the head are there
-    output logic [31:0] maximum,
+    output logic [31:0] maximum,       // until the next head's first score
     input  logic [16:0] address,       // of a score
     output logic [31:0] score          // a cycle later
 );
@@ -105,6 +106,10 @@ module attention_scores
   assign place = caps ? capped_place : scaled_place;
   assign placed = caps ? capped_valid : scaled_valid;
   assign slot = {place.tile[1:0], place.index};
+  function automatic logic [16:0] kept_at(input logic [17:0] at, input logic head);
+    kept_at = at[16:0];
+    if (by_heads) kept_at[BITS-1] = head;
+  endfunction
   assign position = place.scratch ? count - 18'd1 - {11'd0, from_last} : {1'b0, place.tile, place.index};
   always_ff @(posedge clk) begin
     placed_valid <= placed && !rst;
@@ -160,7 +165,7 @@ module attention_scores
   );
   localparam int BESIDE = 32 + 17 + 3;
   delay_line #(.WIDTH(BESIDE), .CYCLES(7)) keep_7 (.clk, .moves,
-      .value({value_1, position_1[16:0], seen_1, place_1.last, place_1.first}),
+      .value({value_1, kept_at(position_1, place_1.head), seen_1, place_1.last, place_1.first}),
       .late({value_7, position_7, seen_7, last_7, first_7}));
   delay_line #(.WIDTH(BESIDE), .CYCLES(4)) keep_11 (.clk, .moves,
       .value({value_7, position_7, seen_7, last_7, first_7}),
@@ -185,7 +190,7 @@ module attention_scores
   logic [31:0] scores[32*TILES];
   assign writes = (biases ? biased_valid : placed_valid) && !rst;
   assign {write_position, write_seen, write_last, write_first} =
-      biases ? {position_12, seen_12, last_12, first_12} : {position_1[16:0], seen_1, place_1.last, place_1.first};
+      biases ? {position_12, seen_12, last_12, first_12} : {kept_at(position_1, place_1.head), seen_1, place_1.last, place_1.first};
   assign write_score = biases ? biased : value_1;
   assign most = write_first ? 32'hff800000 : maximum;
   always_ff @(posedge clk) begin

@@ -33,10 +33,10 @@ package attention_types;
     return value_lines(layout) + {8'd0, layout.kind == KV_INT8_HEADS};
   endfunction
 
-  // Tags of read requests: kind, two bits of the job, and where.
+  // Tags of read requests: kind, the pass, and where.
   typedef enum logic [2:0] {
     LINE_VALUES = 3'd0,  // where: line of the buffer
-    LINE_SCALES = 3'd1,  // where: number of the block in its job
+    LINE_SCALES = 3'd1,  // where: number of the block in its pass
     LINE_Q      = 3'd2,  // where: head's lowest bit, then line of the head's q
     LINE_SLOPE  = 3'd3,  // where: likewise
     LINE_TABLE  = 3'd4
@@ -64,10 +64,11 @@ package attention_types;
 
   // Where a score goes.
   typedef struct packed {
+    logic        head;     // lowest bit of its number
     logic        scratch;
-    logic [11:0] tile;   // or page
+    logic [11:0] tile;     // or page
     logic [4:0]  index;
-    logic        first;  // of the head
+    logic        first;    // of the head
     logic        last;
   } score_t;
 

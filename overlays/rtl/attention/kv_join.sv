@@ -10,11 +10,13 @@ module kv_join
     input  logic        integers,
     input  logic [8:0]  head_dim,
     // sums of a pass
-    input  logic        holds,        // they will come; until then `reserved` is seen
-    output logic        reserved,
-    input  logic        held,
-    input  pass_t       held_pass,
-    input  logic [2:0]  held_slot,
+    input  logic        holds,        // those of `summed` will come
+    input  pass_t       summed,
+    input  logic [2:0]  summed_slot,
+    input  logic        held,         // they are there
+    output logic [1:0]  unread,       // passes
+    output logic        unread_integers,  // of V among them
+    output logic        busy,
     input  logic [31:0] total,        // of integers
     output logic [4:0]  read_column,
     output logic [2:0]  read_slot,
@@ -36,7 +38,11 @@ module kv_join
 );
   typedef enum logic [2:0] {IDLE, SCORES, SUMS, SETTLE, TOTAL, TOTALLED, COLUMNS, LAST} state_t;
   state_t state;
-  pass_t pass;
+  pass_t pass, waiting[4];
+  logic [2:0] waiting_slot[4];
+  logic [1:0] put, get;
+  logic [2:0] there;
+  logic read_all;        // of a pass
   logic [2:0] slot, side;
   logic [4:0] column;
   logic [1:0] pair, last_pair;
@@ -72,8 +78,13 @@ module kv_join
       read_slot = {1'b1, number[7:6]};
     end
   end
+  // sums that were read may be lost
+  assign read_all = integers && pass.values ? state == LAST && rest == 4'd8
+      : (state == SCORES || state == SUMS) && issues && tile_ends && {1'b0, side} + 4'd1 == pass.tiles;
+  assign busy = state != IDLE || unread != 2'd0;
   score_t place;
   always_comb begin
+    place.head = pass.head;
     place.scratch = pass.scratch;
     place.tile = pass.tile + {9'd0, side};
     place.index = column;
@@ -173,11 +184,11 @@ module kv_join
   delay_line #(.WIDTH(BESIDE), .CYCLES(5)) keep_11 (.clk, .moves, .value(late_6), .late(late_11));
   delay_line #(.WIDTH(BESIDE), .CYCLES(5)) keep_16 (.clk, .moves, .value(late_11), .late(late_16));
   // `under_way` says whether there is something; the lines may hold anything from before
-  function automatic beside_t checked(input beside_t late, input logic there);
+  function automatic beside_t checked(input beside_t late, input logic some);
     checked = late;
-    checked.scores = late.scores && there;
-    checked.sums = late.sums && there;
-    checked.columns = late.columns && there;
+    checked.scores = late.scores && some;
+    checked.sums = late.sums && some;
+    checked.columns = late.columns && some;
   endfunction
   assign beside_6 = checked(late_6, under_way[5]);
   assign beside_11 = checked(late_11, under_way[10]);
@@ -209,7 +220,15 @@ module kv_join
   end
 
   always_ff @(posedge clk) begin
-    if (holds) reserved <= 1'b1;
+    if (holds) begin
+      waiting[put] <= summed;
+      waiting_slot[put] <= summed_slot;
+      put <= put + 2'd1;
+    end
+    there <= there + {2'd0, held} - {2'd0, state == IDLE && there != 3'd0};
+    unread <= unread + {1'b0, holds} - {1'b0, read_all};
+    if (read_all && pass.values) unread_integers <= 1'b0;
+    if (holds && summed.values) unread_integers <= integers;
     unique case (state)
       IDLE: begin
         side <= 3'd0;
@@ -217,10 +236,11 @@ module kv_join
         pair <= 2'd0;
         number <= 8'd0;
         rest <= 4'd0;
-        if (held) begin
-          pass <= held_pass;
-          slot <= held_slot;
-          state <= !held_pass.values ? SCORES : integers ? TOTALLED : SUMS;
+        if (there != 3'd0) begin
+          pass <= waiting[get];
+          slot <= waiting_slot[get];
+          get <= get + 2'd1;
+          state <= !waiting[get].values ? SCORES : integers ? TOTALLED : SUMS;
         end
       end
       SCORES, SUMS:
@@ -237,7 +257,6 @@ module kv_join
           side <= side + 3'd1;
           if ({1'b0, side} + 4'd1 == pass.tiles) begin
             state <= state == SUMS && pass.chunk_last ? SETTLE : IDLE;
-            reserved <= state == SUMS && pass.chunk_last;
           end
         end
       end
@@ -269,15 +288,14 @@ module kv_join
       end
       default: begin
         rest <= rest + 4'd1;
-        if (rest == 4'd8) begin
-          state <= IDLE;
-          reserved <= 1'b0;
-        end
+        if (rest == 4'd8) state <= IDLE;
       end
     endcase
     if (rst) begin
       state <= IDLE;
-      reserved <= 1'b0;
+      {put, get, unread} <= 6'd0;
+      there <= 3'd0;
+      unread_integers <= 1'b0;
     end
   end
 endmodule

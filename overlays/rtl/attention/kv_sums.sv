@@ -12,7 +12,7 @@ module kv_sums
     input  logic         block_valid,
     input  logic         scale_valid,
     input  logic         q_valid,
-    input  logic [8:0]   line_where,
+    input  logic [9:0]   line_where,
     input  logic [1:0]   line_pass,
     input  logic [511:0] line_data,
     input  logic [1:0][5:0] q_begin,  // of a head's q in its first line, by the head's lowest bit
@@ -24,17 +24,17 @@ module kv_sums
     // a pass, held until taken
     input  logic         pass_valid,  // and its lines are there
     input  pass_t        pass,
-    input  logic [8:0]   pass_base,   // line of the buffer
+    input  logic [9:0]   pass_base,   // line of the buffer
     input  logic [1:0]   pass_number,
     output logic         taken,
     output logic         ends,        // one cycle: its lines are not read again
     output pass_t        current,     // from the cycle after `taken` on
     // its sums
-    input  logic         reserved,    // those of a pass before are not read yet
-    output logic         holds,       // one cycle: the last products are under way
-    output logic         held,        // one cycle: they are there, of `held_pass`
-    output pass_t        held_pass,
-    output logic [2:0]   held_slot,   // of integers of K
+    input  logic [1:0]   unread,      // passes whose sums are not read yet
+    input  logic         unread_integers,  // of V among them
+    output logic         holds,       // one cycle: the last products of `current` are under way
+    output logic         held,        // one cycle: they are there
+    output logic [2:0]   sums_slot,   // of `current`, of integers
     output logic [31:0]  total,       // of integers: E
     input  logic [4:0]   read_column,
     input  logic [2:0]   read_slot,
@@ -48,9 +48,9 @@ module kv_sums
   logic [1:0] chunk, chunks;
   logic [7:0] turn, turns;
   logic [3:0] groups;
-  logic [8:0] base;
+  logic [9:0] base;
   logic [1:0] number;
-  logic parity;
+  logic [1:0] turnabout;  // slot of integers of K
   assign integers = layout.kind == KV_INT8;
   assign heads = layout.kind == KV_INT8_HEADS;
   assign groups = 4'((layout.head_dim + 9'd31) >> 5);
@@ -65,7 +65,8 @@ module kv_sums
   logic [17:0] last_position;
   assign last_position = {1'b0, pass.tile, 5'd0} + {9'd0, pass.tiles - 4'd1, 5'd0} + {13'd0, pass.row}
       + {12'd0, pass.count} - 18'd1;
-  assign can_take = pass_valid && (!pass.values || (there && made > last_position));
+  assign can_take = pass_valid && (!pass.values || (there && made > last_position
+      && !(runs && current.values && current.head_last) && !(integers && pass.clear && unread_integers)));
 
   // steps
   logic turn_ends, is_last;
@@ -76,12 +77,13 @@ module kv_sums
   assign taken = free && can_take && (integers || slot == 3'd7);
   assign ends = last_step;
   assign holds = last_step && current.reads;
-  logic blocked_next;  // the sums would be lost
+  logic blocked_next;  // sums would be lost
   logic [7:0] next_turn;
   pass_t next_pass;
   assign next_pass = taken ? pass : current;
   assign next_turn = taken ? 8'd0 : go && turn_ends ? turn + 8'd1 : turn;
-  assign blocked_next = next_pass.reads && next_turn == (taken ? turns_of(pass) : turns) && (reserved || holds);
+  assign blocked_next = next_pass.reads && next_turn == (taken ? turns_of(pass) : turns) 
+      && {1'b0, unread} + {2'd0, holds} >= (integers ? 3'd3 : 3'd1);
   always_ff @(posedge clk) begin
     slot <= slot + 3'd1;
     if (integers || slot == 3'd7) go <= !blocked_next;
@@ -98,7 +100,7 @@ module kv_sums
       turns <= turns_of(pass);
       turn <= 8'd0;
       chunk <= 2'd0;
-      parity <= !parity;
+      if (!pass.values) turnabout <= turnabout + 2'd1;
     end
     if (rst) begin
       runs <= 1'b0;
@@ -112,7 +114,7 @@ module kv_sums
   logic [3:0] unit, unit_end;
   logic [8:0] element;   // of q
   logic [13:0] of_block; // bytes from the block's begin on
-  logic [14:0] address;
+  logic [15:0] address;
   logic use_now, one_now, clear_now;
   assign bits = integers || (current.tiles == 4'd1 && current.values) ? 2'd0 : tiles_bits(groups);
   always_comb begin
@@ -140,8 +142,8 @@ module kv_sums
     one_now = runs && go && current.values && part == 3'd0;
     clear_now = runs && go && turn == 8'd0 && (!current.values || current.clear);
   end
-  assign address = {base, 6'd0} + ({12'd0, side} * {6'd0, value_lines(layout)} << 6) + {1'b0, of_block}
-      + (current.path ? {9'd0, current.begins} : 15'd0);
+  assign address = {base, 6'd0} + ({13'd0, side} * {7'd0, value_lines(layout)} << 6) + {2'd0, of_block}
+      + (current.path ? {10'd0, current.begins} : 16'd0);
   assign weight_place = {current.tile[3:0], current.row} + {1'b0, side, 5'd0} + {1'b0, turn};
 
   // operands, three cycles later
@@ -184,7 +186,7 @@ module kv_sums
     {use_1, use_2, use_3} <= {use_now, use_1, use_2};
     {one_1, one_2, one_3} <= {one_now, one_1, one_2};
     {clear_1, clear_2, clear_3} <= {clear_now, clear_1, clear_2};
-    slot_1 <= current.values ? {1'b1, chunk} : {2'd0, parity};
+    slot_1 <= current.values ? {1'b1, chunk} : {1'b0, turnabout};
     slot_2 <= slot_1;
     slot_3 <= slot_2;
     if (one_3 && integers) total <= (clear_3 ? 32'd0 : total) + {24'd0, x_3[7:0]};
@@ -196,11 +198,8 @@ module kv_sums
   always_ff @(posedge clk) begin
     held_at <= rst ? '0 : {held_at[13:1], holds};
     hold_at <= rst ? '0 : {hold_at[12:1], runs && go && is_last && current.reads};
-    if (holds) begin
-      held_pass <= current;
-      held_slot <= current.values ? 3'd4 : {2'd0, parity};
-    end
   end
+  assign sums_slot = {1'b0, turnabout};
   assign held = integers ? held_at[5] : held_at[14];
   kv_lanes lanes (
       .clk(clk),
