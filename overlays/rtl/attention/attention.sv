@@ -5,8 +5,6 @@
 // passes (kv_sums), what becomes of their sums (kv_join), scores, weights and results follow as they can.
 module attention
   import attention_types::*;
-  import vfu_types::*;
-  import vfu_program::*;
 #(
     parameter int TILES = 4096  // scores that fit; a power of two
 ) (
@@ -198,11 +196,12 @@ module attention
   piece_t piece, next_piece;
   logic piece_valid, piece_taken, offers;
   logic [13:0] path_byte;
-  logic [10:0] path_lines, row_lines;
+  logic [4:0] path_lines;
+  logic [8:0] row_lines;
   logic tile_done;
   assign path_byte = 14'({9'd0, p_slot[4:0]} * {4'd0, position_bytes});
-  assign path_lines = {1'b0, position_bytes} + {5'd0, path_byte[5:0]} + 11'd63;
-  assign row_lines = 11'((({10'd0, committed_ends[4:0]} + 15'd1) * {5'd0, position_bytes} + 15'd63) >> 6);
+  assign path_lines = 5'(({1'b0, position_bytes} + {5'd0, path_byte[5:0]} + 11'd63) >> 6);
+  assign row_lines = 9'((({10'd0, committed_ends[4:0]} + 15'd1) * {5'd0, position_bytes} + 15'd63) >> 6);
   assign tile_done = of_path ? p == ends : whole || committed_ends == ends;
   always_comb begin
     next_piece = '0;
@@ -233,10 +232,10 @@ module attention
       next_piece.pass.chunk_last = chunk_ends;
       if (of_path) begin
         next_piece.line = block_line + {24'd0, path_byte[13:6]};
-        next_piece.lines = {4'd0, path_lines[10:6]};
+        next_piece.lines = {4'd0, path_lines};
         next_piece.pass.begins = path_byte[5:0];
       end else begin
-        next_piece.lines = row_lines[8:0];
+        next_piece.lines = row_lines;
       end
     end
     if (state == QUERY) begin

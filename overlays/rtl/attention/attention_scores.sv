@@ -36,7 +36,7 @@ module attention_scores
 );
   localparam int BITS = $clog2(32 * TILES);
   localparam int WIDTH = $bits(score_t);
-  logic moves;
+  logic moves, capped_valid;
   logic [24:1] under_way;
   assign moves = raw_valid || under_way != '0 || !ready;
   always_ff @(posedge clk) under_way <= rst ? '0 : {under_way[23:1], raw_valid || capped_valid};
@@ -66,7 +66,7 @@ module attention_scores
   delay_line #(.WIDTH(WIDTH), .CYCLES(4)) keep_place_6 (.clk, .moves, .value(scale_place), .late(scaled_place));
 
   // capped
-  logic caps, cap_ready, capped_valid, entered;
+  logic caps, cap_ready, entered;
   logic [4:0] capped_index;
   logic [31:0] capped;
   score_t first_place, capped_place;
@@ -106,8 +106,8 @@ module attention_scores
   assign place = caps ? capped_place : scaled_place;
   assign placed = caps ? capped_valid : scaled_valid;
   assign slot = {place.tile[1:0], place.index};
-  function automatic logic [16:0] kept_at(input logic [17:0] at, input logic head);
-    kept_at = at[16:0];
+  function automatic logic [16:0] kept_at(input logic [16:0] at, input logic head);
+    kept_at = at;
     if (by_heads) kept_at[BITS-1] = head;
   endfunction
   assign position = place.scratch ? count - 18'd1 - {11'd0, from_last} : {1'b0, place.tile, place.index};
@@ -165,7 +165,7 @@ module attention_scores
   );
   localparam int BESIDE = 32 + 17 + 3;
   delay_line #(.WIDTH(BESIDE), .CYCLES(7)) keep_7 (.clk, .moves,
-      .value({value_1, kept_at(position_1, place_1.head), seen_1, place_1.last, place_1.first}),
+      .value({value_1, kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first}),
       .late({value_7, position_7, seen_7, last_7, first_7}));
   delay_line #(.WIDTH(BESIDE), .CYCLES(4)) keep_11 (.clk, .moves,
       .value({value_7, position_7, seen_7, last_7, first_7}),
@@ -190,7 +190,7 @@ module attention_scores
   logic [31:0] scores[32*TILES];
   assign writes = (biases ? biased_valid : placed_valid) && !rst;
   assign {write_position, write_seen, write_last, write_first} =
-      biases ? {position_12, seen_12, last_12, first_12} : {kept_at(position_1, place_1.head), seen_1, place_1.last, place_1.first};
+      biases ? {position_12, seen_12, last_12, first_12} : {kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first};
   assign write_score = biases ? biased : value_1;
   assign most = write_first ? 32'hff800000 : maximum;
   always_ff @(posedge clk) begin

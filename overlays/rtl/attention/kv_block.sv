@@ -2,9 +2,7 @@
 // 1,024 lines of K and V, a ring, and 64 bytes of them from any even byte on, three cycles after the address. Lines
 // lie in two memories by turns, so that values may cross a line. Those of KV_INT8_HEADS become FP16: of K each
 // column has a scale, of V the whole row. A block of them has its line of scales by number.
-module kv_block
-  import attention_types::*;
-(
+module kv_block (
     input  logic         clk,
     input  logic         heads,       // KV_INT8_HEADS
     input  logic         line_valid,

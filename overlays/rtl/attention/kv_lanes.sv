@@ -112,7 +112,7 @@ module kv_lanes (
 
   for (genvar i = 0; i < 3; i++) begin : results
     logic [33:0] sum;
-    logic [31:0] single, whole;
+    logic [31:0] single;
     assign sum = i == 0 ? held[{1'b0, read_column}] : i == 1 ? held_other[{1'b0, read_column}] : held[32];
     sum_to_float convert (
         .clk(clk),
@@ -125,13 +125,14 @@ module kv_lanes (
         // verilator lint_on PINCONNECTEMPTY
     );
     if (i == 0) begin : first
+      logic [31:0] whole;
       always_ff @(posedge clk) whole <= sums[{1'b0, read_column}];
       assign value = integers ? whole : single;
     end else if (i == 1) begin : second
+      logic [31:0] whole;
       always_ff @(posedge clk) whole <= sums[{1'b1, read_column}];
       assign other = integers ? whole : single;
     end else begin : e
-      assign whole = 32'd0;
       assign one_value = single;
     end
   end

@@ -19,14 +19,15 @@ module kv_place
   logic [31:0] stride, of_page, number, quotient, first_line;
   logic [15:0] pool_page;
   logic [5:0] count, first_bank, rest;
-  logic [6:0] trial, next_rest, second, second_rest;
+  logic [6:0] trial, next_rest, second;
+  logic [5:0] second_rest;
   logic [5:0] left;
   logic [1:0] step;
   assign spills = layout.spill_bank_count != 6'd0 && {1'b0, page} >= layout.spill_page;
   assign trial = {rest, number[31]} - {1'b0, count};
   assign next_rest = trial[6] ? {rest, number[31]} : trial;
   assign second = {next_rest[5:0], number[30]} - {1'b0, count};
-  assign second_rest = second[6] ? {next_rest[5:0], number[30]} : second;
+  assign second_rest = second[6] ? {next_rest[4:0], number[30]} : second[5:0];
   assign busy = step != 2'd0;
   always_ff @(posedge clk) begin
     unique case (step)
@@ -39,7 +40,7 @@ module kv_place
       2'd2: begin
         number <= number << 2;
         quotient <= {quotient[29:0], !trial[6], !second[6]};
-        rest <= second_rest[5:0];
+        rest <= second_rest;
         left <= left - 6'd1;
         if (left == 6'd1) step <= 2'd3;
       end

@@ -55,11 +55,14 @@ module kv_sums
   assign heads = layout.kind == KV_INT8_HEADS;
   assign groups = 4'((layout.head_dim + 9'd31) >> 5);
   assign chunks = integers ? 2'((layout.head_dim - 9'd1) >> 6) : 2'd0;  // less one
-  function automatic logic [7:0] turns_of(input pass_t one);  // less one
-    if (one.values) return {2'd0, one.count} - 8'd1;
+  function automatic logic [7:0] turns_of(input logic values, input logic [5:0] count);  // less one
+    if (values) return {2'd0, count} - 8'd1;
     if (integers) return 8'(layout.head_dim >> 1) - 8'd1;
     return (layout.head_dim < 9'd32 ? layout.head_dim[7:0] : 8'd32) - 8'd1;
   endfunction
+
+  logic [7:0] pass_turns;
+  assign pass_turns = turns_of(pass.values, pass.count);
 
   // weights of all its positions are made
   logic [17:0] last_position;
@@ -79,10 +82,8 @@ module kv_sums
   assign holds = last_step && current.reads;
   logic blocked_next;  // sums would be lost
   logic [7:0] next_turn;
-  pass_t next_pass;
-  assign next_pass = taken ? pass : current;
   assign next_turn = taken ? 8'd0 : go && turn_ends ? turn + 8'd1 : turn;
-  assign blocked_next = next_pass.reads && next_turn == (taken ? turns_of(pass) : turns) 
+  assign blocked_next = (taken ? pass.reads : current.reads) && next_turn == (taken ? pass_turns : turns) 
       && {1'b0, unread} + {2'd0, holds} >= (integers ? 3'd3 : 3'd1);
   always_ff @(posedge clk) begin
     slot <= slot + 3'd1;
@@ -97,7 +98,7 @@ module kv_sums
       current <= pass;
       base <= pass_base;
       number <= pass_number;
-      turns <= turns_of(pass);
+      turns <= pass_turns;
       turn <= 8'd0;
       chunk <= 2'd0;
       if (!pass.values) turnabout <= turnabout + 2'd1;
