@@ -4,7 +4,7 @@ Of a row and head it makes passes over its lanes: K of the committed tiles and o
 on the path, then V of the tiles and of each position of the path. `pass`: one of them; `step`:
 their cycles, of FP16 lanes eight an element of K or a position of V, of integers a line of K or 64
 columns of V; `block`: one that is read or of which a position is read; `table`: a line of the page
-table."""
+table. `column`: of the last head, which nothing hides."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def attention_counts(kv: KvLayout, command: Attention, rows: Sequence[CardRow]) 
     found: Counter[str] = Counter(command=1, row=len(rows))
     for row in rows:
         found["path"] += len(row.path)
+        found["column"] += command.head_dim
         for name, count in _of_head(kv, command, row).items():
             found[name] += command.q_heads * count
         begins = _first(command, row)
