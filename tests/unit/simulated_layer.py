@@ -2,9 +2,9 @@
 groups of 128, K and V in FP16, one row behind 127 positions, one committed position, 32 FP16 lanes,
 memory that answers after 31 cycles, lm_head of 290 columns.
 
-That run took 2,490,478 and 2,394,505 cycles with attention of two products a cycle, which is 297,043
-of them, simulated alone; today's takes 49,998. The difference is taken off here until the layer is
-simulated once more."""
+That run took 2,490,478 and 2,394,505 cycles with attention of two products a cycle, which is
+297,043 of them, simulated alone; today's takes 49,998. The difference is taken off here until the
+layer is simulated once more."""
 
 CYCLES = 2_243_433  # of the step, doorbell to done
 LAYER_CYCLES = 2_147_460  # of them from the first norm's begin to the last residual's end

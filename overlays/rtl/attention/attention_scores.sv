@@ -190,7 +190,8 @@ module attention_scores
   logic [31:0] scores[32*TILES];
   assign writes = (biases ? biased_valid : placed_valid) && !rst;
   assign {write_position, write_seen, write_last, write_first} =
-      biases ? {position_12, seen_12, last_12, first_12} : {kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first};
+      biases ? {position_12, seen_12, last_12, first_12}
+      : {kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first};
   assign write_score = biases ? biased : value_1;
   assign most = write_first ? 32'hff800000 : maximum;
   always_ff @(posedge clk) begin
