@@ -303,90 +303,6 @@ def rotation(p: Program) -> None:
     p.end()
 
 
-def attention(p: Program) -> None:
-    """Scores, weights and quotients of a tile: 3.8, 3.13, 6.6. The first stream is the vector
-    memory, the second has the sums that have arrived, the third the positions, the last those sums
-    by slot."""
-    memory, arrived, positions, slots = range(4)
-    x, y, taken = 0, 1, 15
-
-    def store(op: str = "STORE_SINGLE") -> None:
-        p(op, 0, x)
-        p.end()
-
-    p.entry("SCORES")
-    for slot in range(8):
-        p("LOAD_SINGLE", slot, 0, slots | slot << 2)
-    for step in (1, 2, 4):  # the tree of 2.2
-        for i in range(0, 8, 2 * step):
-            p("ADD", i, i, i + step)
-    p("MULTIPLY", x, x, COMMAND)
-    store()
-    p.entry("SCORES_INTEGER")
-    p("LOAD_SINGLE", x, 0, slots)
-    p("FROM_INTEGER", x, x)
-    p("MULTIPLY", x, x, COMMAND)
-    store()
-    p.entry("SLOPE_DISTANCE")
-    p("LOAD_SINGLE", y, 0, positions)
-    p("FROM_INTEGER", y, y)
-    p("MULTIPLY", y, y, NUMERATOR)
-    p("LOAD_SINGLE", x, 0, memory)
-    p("ADD", x, x, y)
-    store()
-    p.entry("SLOPE_ROUNDED")
-    p("LOAD_SINGLE", y, 0, positions)
-    p("MULTIPLY", y, y, NUMERATOR)
-    p("TO_BF16", y, y)
-    p("MULTIPLY", y, y, PLUS)
-    p("LOAD_SINGLE", x, 0, memory)
-    p("ADD", x, x, y)
-    store()
-    for name, op in (("WEIGHTS", "STORE_HALF"), ("WEIGHTS_INTEGER", "STORE_INT8")):
-        p.entry(name)
-        p("LOAD_SINGLE", x, 0, memory)
-        p("SUBTRACT", x, x, FOLDED[0])
-        exponential(p, x, x, 1)
-        if op == "STORE_INT8":
-            p("MULTIPLY", x, x, 127.0)
-        store(op)
-    p.entry("ADD_ARRIVED")
-    p("LOAD_SINGLE", x, 0, memory)
-    p("LOAD_SINGLE", y, 0, arrived)
-    p("ADD", x, x, y)
-    store()
-    p.entry("TAKE")
-    p("LOAD_SINGLE", taken, 0, memory)
-    p.end()
-    p.entry("ADD_TAKEN")
-    p("LOAD_SINGLE", x, 0, memory)
-    p("ADD", x, x, taken)
-    store()
-    p.entry("TOTAL")
-    p("LOAD_SINGLE", x, 0, memory)
-    p("KEEP", 1, x)
-    p.end()
-    p.entry("TOTAL_INTEGER")
-    p("LOAD_SINGLE", x, 0, arrived)
-    p("FROM_INTEGER", x, x)
-    p("KEEP", 1, x)
-    p.end()
-    p.entry("TOTAL_NAN")  # a weight was NaN
-    p("MOVE", x, float("nan"))
-    p("KEEP", 1, x)
-    p.end()
-    p.entry("QUOTIENT")
-    p("LOAD_SINGLE", x, 0, memory)
-    p("DIVIDE", x, x, FACTOR)
-    store("STORE_HALF")
-    p.entry("QUOTIENT_INTEGER")
-    p("LOAD_SINGLE", x, 0, arrived)
-    p("FROM_INTEGER", x, x)
-    p("DIVIDE", x, x, FACTOR)
-    p("MULTIPLY", x, x, COMMAND)
-    store("STORE_HALF")
-
-
 def norms(p: Program) -> None:
     """A row's sums, then its lines: 3.4 and 3.5."""
     t, q, n, t_b, q_b, n_b, u, v, w = range(9)
@@ -477,7 +393,6 @@ def text() -> str:
     norms(p)
     folding(p)
     rotation(p)
-    attention(p)
     out = [
         "// SPDX-License-Identifier: Apache-2.0",
         "// Made by tools/vfu_program.py: programs of the vector unit, their constants, the GELU",

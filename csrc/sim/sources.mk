@@ -28,9 +28,10 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               integer_round.sv integer_finish.sv mpu_int8.sv matmul_slot.sv unit_turns.sv shared_port.sv mpu_unit.sv) \
               $(addprefix $(RTL)/adapter/,slot_reader.sv factor_fetch.sv h_ranks.sv factor_sums.sv tile_update.sv \
               adapter.sv) \
-              $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
-              kv_lanes.sv kv_sums.sv vector_memory.sv attention_vectors.sv attention.sv attention_slot.sv)
-CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv int_to_float.sv) \
+              $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,delay_line.sv kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
+              kv_lanes.sv kv_sums.sv kv_join.sv score_cap.sv \
+    attention_scores.sv weight_pipe.sv attention_weights.sv attention_results.sv attention.sv attention_slot.sv)
+CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv int_to_float.sv) \
               $(addprefix $(RTL)/vfu/,vfu_operation.sv vfu_addresses.sv vfu_streams.sv vfu_fold.sv vfu_result.sv \
               vector_lane.sv gelu_table.sv vector_core.sv vfu.sv vector_operands.sv vector_slot.sv vector_part.sv)
 CARD_SOURCES := $(CARD_PACKAGES) $(CARD_CONTROL) $(CARD_PORTS) $(CARD_DMA) $(CARD_VECTOR) $(CARD_MPU) $(CARD_ROUTER) \

@@ -53,7 +53,7 @@ REQUESTS = {
 # At the second latency alone: their operations have the other one from shapes above.
 ONCE = {"two_rounds", "long_heads", "cache_by_heads", "int8_cache", "more_ranks"}
 # By structure (docs/rtl.md); the rest is fitted.
-KNOWN = {"cycle": 1.0, "x_line": 1.0, "block_line": 1.0, "turn": 8.0}
+KNOWN = {"cycle": 1.0, "x_line": 1.0, "step": 1.0}
 
 
 @dataclass(frozen=True)

@@ -140,14 +140,20 @@ def test_what_the_unit_has_no_room_for_runs_natively(units: Any) -> None:
 
 MISTAKES = {  # each shows in its own case alone
     "rounding": ("attention/kv_weight.sv", "lost[7] && (kept[0] || lost[6:0] != 7'd0)", "lost[7]"),
-    "segment order": ("attention/attention_vectors.sv", "? instruction.b[4:2] :",
-                      "? {instruction.b[2], instruction.b[3], instruction.b[4]} :"),
+    "segment order": ("attention/kv_join.sv", "2'd0: first_slot = {pair, 1'b0};",
+                      "2'd0: first_slot = {pair[0], pair[1], 1'b0};"),
     "page index": ("attention/attention.sv", "table_data[tile[4:0]]",
                    "table_data[tile[4:0] & 5'h1d]"),
     "order of a path": ("attention/attention.sv", "from_last = 8'(count - 18'd1 - p)",
                         "from_last = depth > 8'd50 ? 8'(p - committed) : 8'(count - 18'd1 - p)"),
     "one head of K and V for all": ("attention/attention.sv", "if (of_group + 16'd1 == group)",
                                     "if (of_group + 16'd1 == group && group != 16'd3)"),
+    "weights of the first tile for all": ("attention/kv_sums.sv",
+                                          "{1'b0, side, 5'd0} + {1'b0, turn}", "{1'b0, turn}"),
+    "tiles of two chunks side by side": ("attention/attention.sv",
+                                         "whole && !chunk_ends &&", "whole &&"),
+    "sums of two heads in one": ("attention/kv_sums.sv",
+                                 "&& !(integers && pass.clear && unread_integers)", ""),
 }  # fmt: skip
 CASES = {
     "rounding": Attention("int8_heads", 32, (20, 20, 20), 3),
@@ -157,6 +163,18 @@ CASES = {
         "fp16", 32, (0, 0, 0), 1, path=(119, 120), fields={"slope_kind": abi.SLOPE_DISTANCE}
     ),
     "one head of K and V for all": Attention("int8", 8, (30, 30, 30), 1, (6, 2, 3)),
+    "weights of the first tile for all": Attention("fp16", 64, (100, 100, 100), 1),
+    "tiles of two chunks side by side": Attention(
+        "fp16",
+        8,
+        (8237, 0, 0),
+        1,
+        (1, 1, 1),
+        scale=0.01,
+        pages=above_and_below,
+        fields={"window": 5000},
+    ),
+    "sums of two heads in one": Attention("int8", 256, (20, 20, 20), 1, (2, 1, 2)),
 }
 
 

@@ -26,7 +26,7 @@ from tests.unit.kernel_rig import TABLES
 
 pytestmark = pytest.mark.rtl
 
-ARRAY_STATES, VECTOR_STATES, ATTENTION_STATES = 4, 16, 42  # one of the last is never entered
+ARRAY_STATES, VECTOR_STATES, ATTENTION_STATES = 4, 16, 25
 DOWN_STATES = (0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)  # of adapter.sv
 UP_STATES = (*DOWN_STATES, 2, 13)
 TIMES = [1, pytest.param(4, marks=pytest.mark.long)]

@@ -165,14 +165,21 @@ def test_attention_counts_tiles_pages_and_paths() -> None:
         if isinstance(c, isa.Attention)
     )  # fmt: skip
     heads = command.q_heads
+    assert command.head_dim <= 32  # eight tiles side by side
+    turns = 8 * command.head_dim
     one = attention_counts(kv, command, [CardRow(40, (3,))])
-    assert one["tile"] == 2 * heads  # positions 0 to 40
     assert one["block"] == heads * (2 + 1 + 2 + 1)  # K and V of two pages and of the slot's
+    assert one["pass"] == heads * (1 + 1 + 2 + 1)  # a whole tile of V, eight positions, the slot
+    assert one["step"] == heads * (2 * turns + 8 * 41)
     longer = attention_counts(kv, command, [CardRow(40, (3, 4, 33))])
-    assert longer["weigh"] == heads * (2 + 3) and longer["block"] == heads * (2 + 2 + 2 + 2)
+    assert longer["step"] == heads * (3 * turns + 8 * 43)
+    assert longer["block"] == heads * (2 + 2 + 2 + 3)
     assert attention_counts(kv, command, [CardRow(0, (3,))]).get("table", 0) == 0
     windowed = attention_counts(kv, replace(command, window=16), [CardRow(100, (3,))])
-    assert windowed["tile"] == 2 * heads  # positions 85 to 100
+    assert windowed["block"] == heads * (2 + 1 + 2 + 1)  # positions 85 to 100
+    assert windowed["step"] == heads * (2 * turns + 8 * 16)
+    many = attention_counts(kv, command, [CardRow(32 * 127, (3,))])
+    assert many["step"] == heads * (17 * turns + 8 * 32 * 16 + 8)
 
 
 def test_positions_that_follow_each_other_are_moved_together() -> None:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: a LORA_CMD_ATTENTION, row by row, query head by query head (docs/numbers.md, 3.8 and 6.6). Tile by
-// tile it scores the positions that the row sees, then it weighs them: committed positions by the page table,
-// then the slots of the row's path. A tile of 32 positions may have both.
+// Attention: a LORA_CMD_ATTENTION, row by row, query head by query head (docs/numbers.md, 3.8 and 6.6). This is the plan:
+// which lines are read for which pass. Of a head first K of the committed tiles, then of the scratch pages on the row's
+// path, then V tile by tile: committed positions by the page table, then the slots of the path. Lines are read ahead;
+// passes (kv_sums), what becomes of their sums (kv_join), scores, weights and results follow as they can.
 module attention
   import attention_types::*;
-  import vfu_types::*;
-  import vfu_program::*;
 #(
     parameter int TILES = 4096  // scores that fit; a power of two
 ) (
@@ -79,17 +78,20 @@ module attention
                     bank_first: kv_bank_first, bank_count: kv_bank_count, line: kv_line, spill_page: spill_page,
                     spill_bank_first: spill_bank_first, spill_bank_count: spill_bank_count,
                     spill_line: spill_line};
-  logic integers;
+  logic integers, half_size;
   logic [3:0] groups;
+  logic [9:0] position_bytes, position_of_q;  // of a position of V, of a head of q
+  assign position_of_q = integers ? {1'b0, head_dim} : {head_dim, 1'b0};
   assign integers = kind == KV_INT8;
+  assign half_size = kind != KV_FP16;
   assign groups = 4'((head_dim + 9'd31) >> 5);
+  assign position_bytes = half_size ? {1'b0, head_dim} : {head_dim, 1'b0};
 
-  typedef enum logic [5:0] {
-    IDLE, SPLIT, ROW, WALK, WALKED, HEAD, SLOPE, BEGIN, TILE, TABLE, PLACE, PLACING, BURST, SCORE, SCORED, SLOTS, MOVE,
-    MOVED, CAP, BIAS, MAXIMA, FOUND, WEIGHTS, COMMITTED, WEIGH, WEIGHED, PATH, SUMS, ADD, ADDED, TAKE, TAKEN, NEXT_TILE,
-    TOTAL, QUOTIENT, WRITE, WRITTEN, NEXT_HEAD, NEXT_ROW, DONE, RUN, RUNNING
+  typedef enum logic [4:0] {
+    IDLE, SPLIT, ROW, WALK, WALKED, HEAD, QUERY, SLOPE, SCORES, PAGES, BEGIN, VALUES, PATH, TABLE, TABLE_READ, FOUND, PLACE,
+    PLACING, PIECE, PIECES, ENDED, NEXT_HEAD, DRAIN, NEXT_ROW, DONE
   } state_t;
-  state_t state, then, after;  // `then`: with the block or the lines here; `after` a program
+  state_t state, then;  // `then`: behind the piece
   logic runs, clear, line_here;
   logic asks_read, read_taken, asks_write, write_taken;
   unit_port memory_port (
@@ -118,44 +120,53 @@ module attention
   logic [15:0] sequence_number;
   logic [17:0] committed, count, first;
   logic [7:0] depth;
-  logic [6:0] path[128];  // the row's slot first
-  logic [31:0] q_row, y_row, q_head, y_head;
+  logic [6:0] path[128];   // the row's slot first
+  logic [6:0] depths[128]; // of a slot on it
+  logic [127:0] on_path;
+  logic [3:0] pages_used;
+  logic [31:0] q_row, y_row, q_head;
   // the head
   logic [15:0] head, kv_head, kv_start, of_group, of_start;
-  logic [31:0] slope, factor;
-  logic [3:0] raw_there;  // scores of scratch pages
+  logic [15:0] kv_before, kv_values;  // of the head before, of V
+  logic by_heads;          // K of a head comes before V of the one before it
+  logic last_values;       // V of the last head
+  assign by_heads = q_heads != 16'd1 && count <= 18'(16 * TILES);
+  logic [1:0][5:0] q_begin;
+  logic [1:0][2:0] slope_place;
+  logic [1:0][31:0] slope, factor;
+  logic [1:0] scoring;     // heads whose scores are not complete
+  logic scored;            // lowest bit of the head that is scored
   // the tile
-  logic weighs;           // the second pass
+  logic weighs;            // V
   logic [11:0] tile;
-  logic [17:0] base, ends, from, p, p_start;
-  logic last_tile, chunk_ends;
-  logic fresh, chunk_fresh, all_fresh, poisoned;
-  logic of_slot;          // the block is a scratch page's
-  logic [3:0] g;
-  logic [4:0] vector;     // of g
+  logic [2:0] side;        // of a pass
+  logic [17:0] base, ends, from, p, committed_ends;
+  logic last_tile, chunk_ends, whole, more, seen_committed;
+  logic chunk_first, head_first, cleared;
+  logic [2:0] scratch_page;
+  logic of_path, of_scratch;
   assign base = {1'b0, tile, 5'd0};
   assign ends = base + 18'd31 < count - 18'd1 ? base + 18'd31 : count - 18'd1;  // last position seen
   assign from = base > first ? base : first;
-  assign p_start = from > committed ? from : committed;
   assign last_tile = ends == count - 18'd1;
   assign chunk_ends = tile[6:0] == 7'd127 || last_tile;
-  logic [17:0] committed_ends;
   assign committed_ends = ends < committed ? ends : committed - 18'd1;
+  assign seen_committed = from < committed;
+  assign whole = from == base && base + 18'd32 <= committed;
+  // the next tile may come beside this one
+  assign more = {1'b0, side} + 4'd1 != 4'd1 << tiles_bits(groups) && !integers
+      && (weighs ? whole && !chunk_ends && base + 18'd64 <= committed : base + 18'd32 < committed);
   logic [7:0] from_last;  // along the path
   logic [6:0] p_slot;
   assign from_last = 8'(count - 18'd1 - p);
   assign p_slot = path[from_last[6:0]];
-  logic [31:0] seen;
-  for (genvar i = 0; i < 32; i++) begin : sees
-    assign seen[i] = base + i >= {1'b0, first} && base + i < {1'b0, count};
-  end
 
   // table of pages, and blocks
-  logic table_there, block_there, block_values;
+  logic table_there, table_came, placed;
   logic [6:0] table_part;
   logic [31:0][15:0] table_data;
-  logic [15:0] page, block_page;
-  logic place_busy;
+  logic [15:0] page, placed_page;
+  logic placed_values, place_busy;
   logic [5:0] block_bank;
   logic [31:0] block_line;
   kv_place place (
@@ -164,167 +175,332 @@ module attention
       .start(state == PLACE),
       .layout(layout),
       .page(page),
-      .head(kv_head),
+      .head(weighs ? kv_values : kv_head),
       .values(weighs),
       .busy(place_busy),
       .bank(block_bank),
       .line(block_line)
   );
 
-  // reading
-  line_kind_t read_kind;
-  logic [8:0] asked, wanted, arrived;
-  assign asks_read = state == BURST && asked != wanted;
-  assign read_tag = {4'd0, read_kind, asked};
-  logic of_block, of_q;
-  line_kind_t line_kind;
-  assign line_kind = line_kind_t'(line_tag[11:9]);
-  assign of_block = line_here && line_kind == LINE_BLOCK;
-  assign of_q = line_here && line_kind == LINE_Q;
-
-  // products
-  logic sums_busy, sum_valid;
-  logic [2:0] sum_slot, sum_beat;
-  logic [3:0][31:0] sums;
-  logic [31:0] sum_e;
-  logic [LANES-1:0][31:0] stored;
-  logic [LANES-1:0] stored_bad;
-  logic [3:0][15:0] weights;
-  logic stores, program_done;
-  logic [2:0] stored_beat;
-  typedef enum logic [1:0] {TO_MEMORY, TO_WEIGHTS, TO_RESULT} target_t;
-  target_t to;
-  for (genvar i = 0; i < 4; i++) begin : weight
-    assign weights[i] = stored[i][15:0];
+  // pieces of memory that are read, one behind the other
+  typedef struct packed {
+    line_kind_t  kind;
+    logic [5:0]  bank;
+    logic [31:0] line;
+    logic [8:0]  lines;   // at least 1
+    logic [4:0]  where;   // of the first; of values it is a line of the buffer
+    logic [31:0] scales;  // line of the block's
+    logic        ends;    // the pass
+    pass_t       pass;
+  } piece_t;
+  piece_t piece, next_piece;
+  logic piece_valid, piece_taken, offers;
+  logic [13:0] path_byte;
+  logic [4:0] path_lines;
+  logic [8:0] row_lines;
+  logic tile_done;
+  assign path_byte = 14'({9'd0, p_slot[4:0]} * {4'd0, position_bytes});
+  assign path_lines = 5'(({1'b0, position_bytes} + {5'd0, path_byte[5:0]} + 11'd63) >> 6);
+  assign row_lines = 9'((({10'd0, committed_ends[4:0]} + 15'd1) * {5'd0, position_bytes} + 15'd63) >> 6);
+  assign tile_done = of_path ? p == ends : whole || committed_ends == ends;
+  always_comb begin
+    next_piece = '0;
+    next_piece.kind = LINE_VALUES;
+    next_piece.bank = block_bank;
+    next_piece.line = block_line;
+    next_piece.lines = value_lines(layout);
+    next_piece.scales = block_line + {23'd0, value_lines(layout)};
+    next_piece.where = {2'd0, side};
+    next_piece.ends = of_path || of_scratch || !more;
+    next_piece.pass.values = weighs;
+    next_piece.pass.scratch = of_scratch;
+    next_piece.pass.path = of_path;
+    next_piece.pass.tile = of_scratch ? {10'd0, scratch_page[1:0]} : tile - {9'd0, side};
+    next_piece.pass.tiles = {1'b0, side} + 4'd1;
+    next_piece.pass.head = head[0];
+    next_piece.pass.head_first = head_first;
+    next_piece.pass.reads = 1'b1;
+    if (of_scratch) next_piece.pass.head_last = pages_used >> scratch_page == 4'd1;
+    if (weighs) begin
+      next_piece.pass.row = of_path ? p[4:0] : from[4:0];
+      next_piece.pass.block_row = of_path ? p_slot[4:0] : from[4:0];
+      next_piece.pass.count = of_path ? 6'd1 : 6'(committed_ends - from + 18'd1);
+      next_piece.pass.clear = !cleared;
+      next_piece.pass.reads = tile_done && (!integers || last_tile);
+      next_piece.pass.head_last = last_tile && tile_done;
+      next_piece.pass.chunk_first = chunk_first;
+      next_piece.pass.chunk_last = chunk_ends;
+      if (of_path) begin
+        next_piece.line = block_line + {24'd0, path_byte[13:6]};
+        next_piece.lines = {4'd0, path_lines};
+        next_piece.pass.begins = path_byte[5:0];
+      end else begin
+        next_piece.lines = row_lines;
+      end
+    end
+    if (state == QUERY) begin
+      next_piece.kind = LINE_Q;
+      next_piece.bank = onchip_bank;
+      next_piece.line = {6'd0, q_head[31:6]};
+      next_piece.lines = 9'(({5'd0, q_head[5:0]} + {1'b0, position_of_q} + 11'd63) >> 6);
+      next_piece.where = {head[0], 4'd0};
+    end
+    if (state == SLOPE) begin
+      next_piece.kind = LINE_SLOPE;
+      next_piece.bank = slope_bank;
+      next_piece.line = slope_line + {19'd0, head[15:3]};
+      next_piece.lines = 9'd1;
+      next_piece.where = {head[0], 4'd0};
+    end
+    if (state == TABLE_READ) begin
+      next_piece.kind = LINE_TABLE;
+      next_piece.bank = table_bank;
+      next_piece.line = table_line + {16'd0, sequence_number} * ({15'd0, max_tiles + 17'd31} >> 5) + {25'd0, tile[11:5]};
+      next_piece.lines = 9'd1;
+    end
   end
+  assign offers = state == QUERY || (state == SLOPE && slope_kind != SLOPE_NONE) || state == TABLE_READ || state == PIECE;
+  assign piece_taken = offers && !piece_valid;
+
+  // reading: a piece when its pass and its lines have room
+  logic [2:0] pass_next, pass_done;      // numbers; at most four are under way
+  logic [10:0] ring_next, ring_done;
+  logic [10:0] ring_ends[4];
+  logic [9:0] ring_base[4];
+  logic [9:0] pending[4];                // lines that are to come
+  pass_t passes[4];
+  logic [2:0] passes_told;
+  logic reading, reads_scales, has_room, begun;
+  logic [8:0] asked;
+  logic last_line, next_scales;
+  assign has_room = 3'(pass_next - pass_done) != 3'd4 && (piece.kind != LINE_VALUES
+      || 11'(ring_next - ring_done) + {2'd0, piece.lines} <= 11'd1024);
+  assign next_scales = kind == KV_INT8_HEADS && piece.kind == LINE_VALUES;
+  assign last_line = reads_scales || (asked + 9'd1 == piece.lines && !next_scales);
+  assign asks_read = reading;
+  assign read_bank = piece.bank;
+  assign read_line = reads_scales ? piece.scales : piece.line + {23'd0, asked};
+  assign read_tag = {1'b0, reads_scales ? LINE_SCALES : piece.kind, pass_next[1:0], piece.kind == LINE_VALUES && !reads_scales
+      ? ring_next[9:0] : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
+  line_kind_t line_kind;
+  logic [1:0] line_pass;
+  logic [9:0] line_where;
+  assign {line_kind, line_pass, line_where} = {line_kind_t'(line_tag[14:12]), line_tag[11:0]};
+
+  // passes
+  logic pass_valid, pass_taken, pass_ends, holds, held, unread_integers, joins, there, complete;
+  pass_t current;
+  logic [1:0] unread;
+  logic [2:0] sums_slot, read_slot, read_other;
+  logic [4:0] read_column;
+  logic [31:0] total, value, other, one_value;
+  logic [8:0] weight_place;
+  logic [15:0] weight_read;
+  logic [17:0] made;
+  logic [2:0] passes_taken;
+  assign pass_valid = passes_taken != passes_told && pending[passes_taken[1:0]] == 10'd0;
   kv_sums products (
       .clk(clk),
       .rst(clear),
       .layout(layout),
-      .block_valid(of_block),
-      .q_valid(of_q),
-      .line_where(line_tag[8:0]),
+      .block_valid(line_here && line_kind == LINE_VALUES),
+      .scale_valid(line_here && line_kind == LINE_SCALES),
+      .q_valid(line_here && line_kind == LINE_Q),
+      .line_where(line_where),
+      .line_pass(line_pass),
       .line_data(line_data),
-      .q_begin(q_head[5:0]),
-      .weight_valid(stores && to == TO_WEIGHTS),
-      .weight_beat(stored_beat),
-      .weights(weights),
-      .score(state == SCORE),
-      .weigh(state == WEIGH),
-      .read_sums(state == SUMS),
-      .row(of_slot ? p_slot[4:0] : from[4:0]),
-      .position(of_slot ? p[4:0] : from[4:0]),
-      .count(of_slot ? 6'd1 : 6'(committed_ends - from + 18'd1)),
-      .first(fresh),
-      .busy(sums_busy),
-      .sum_valid(sum_valid),
-      .sum_slot(sum_slot),
-      .sum_beat(sum_beat),
-      .sums(sums),
-      .sum_e(sum_e)
+      .q_begin(q_begin),
+      .weight_place(weight_place),
+      .weight(weight_read),
+      .there(there),
+      .made(made),
+      .pass_valid(pass_valid),
+      .pass(passes[passes_taken[1:0]]),
+      .pass_base(ring_base[passes_taken[1:0]]),
+      .pass_number(passes_taken[1:0]),
+      .taken(pass_taken),
+      .ends(pass_ends),
+      .current(current),
+      .unread(unread),
+      .unread_integers(unread_integers),
+      .holds(holds),
+      .held(held),
+      .sums_slot(sums_slot),
+      .total(total),
+      .read_column(read_column),
+      .read_slot(read_slot),
+      .read_other(read_other),
+      .value(value),
+      .other(other),
+      .one_value(one_value)
   );
-
-  // programs
-  logic [8:0] at;
-  logic source_small, source_zero, target_small, finds;
-  logic [11:0] source, target;
-  logic [31:0] command;
-  attention_vectors #(
+  logic scores_ready, raw_valid, results_busy, total_valid, sum_valid, poisoned, bad;
+  logic [31:0] raw, head_total, sum, maximum, score;
+  logic [16:0] score_address;
+  logic [6:0] score_slot;
+  score_t raw_place;
+  kv_join join_sums (
+      .clk(clk),
+      .rst(clear),
+      .integers(integers),
+      .head_dim(head_dim),
+      .holds(holds),
+      .summed(current),
+      .summed_slot(sums_slot),
+      .held(held),
+      .unread(unread),
+      .unread_integers(unread_integers),
+      .busy(joins),
+      .total(total),
+      .read_column(read_column),
+      .read_slot(read_slot),
+      .read_other(read_other),
+      .value(value),
+      .other(other),
+      .one_value(one_value),
+      .scores_ready(scores_ready),
+      .raw_valid(raw_valid),
+      .raw(raw),
+      .raw_place(raw_place),
+      .results_busy(results_busy),
+      .total_valid(total_valid),
+      .head_total(head_total),
+      .sum_valid(sum_valid),
+      .sum(sum)
+  );
+  attention_scores #(
       .TILES(TILES)
-  ) vectors (
+  ) head_scores (
       .clk(clk),
       .rst(clear),
-      .sum_valid(sum_valid),
-      .sum_slot(sum_slot),
-      .sum_beat(sum_beat),
-      .sums(sums),
-      .sum_e(sum_e),
-      .start(state == RUN),
-      .at(at),
-      .source_small(source_small),
-      .source(source),
-      .source_zero(source_zero),
-      .group(g),
-      .command(command),
-      .numerator(slope),
-      .plus(factor),
-      .rounded_positions(slope_kind != SLOPE_DISTANCE),
-      .position(base),
-      .last_position(count - 18'd1),
-      .to_memory(to == TO_MEMORY),
-      .target_small(target_small),
-      .target(target),
-      .finished(program_done),
-      .stores(stores),
-      .stored_beat(stored_beat),
-      .stored(stored),
-      .stored_bad(stored_bad),
-      .move(state == MOVE),
-      .move_from(p_slot),
-      .move_to(p[4:0]),
-      .clear_maximum(state == BEGIN),
-      .find_maximum(state == MAXIMA),
-      .seen(seen),
-      .finds(finds),
-      // verilator lint_off PINCONNECTEMPTY
-      .maximum()
-      // verilator lint_on PINCONNECTEMPTY
+      .integers(integers),
+      .scale(scale),
+      .cap(cap),
+      .slope_kind(slope_kind),
+      .first(first),
+      .committed(committed),
+      .count(count),
+      .by_heads(by_heads),
+      .on_path(on_path),
+      .slot(score_slot),
+      .from_last(depths[score_slot]),
+      .slope(slope[scored]),
+      .factor(factor[scored]),
+      .raw_valid(raw_valid),
+      .raw(raw),
+      .raw_place(raw_place),
+      .ready(scores_ready),
+      .complete(complete),
+      .maximum(maximum),
+      .address(score_address),
+      .score(score)
   );
-
-  // results
-  logic writes;
-  logic [5:0] columns;
-  logic [31:0] bad_now;
-  assign columns = g == groups - 4'd1 ? 6'(head_dim - {1'b0, g[2:0], 5'd0}) : 6'd32;
-  assign write_bank = onchip_bank;
-  vfu_result result (
+  attention_weights #(
+      .TILES(TILES)
+  ) head_weights (
       .clk(clk),
       .rst(clear),
-      .address({6'd0, y_head + {23'd0, g[2:0], 6'd0}}),
-      .element(ELEMENT_HALF),
-      .count(columns),
-      .store(stores && to == TO_RESULT),
-      .beat(stored_beat),
-      .stored(stored),
-      .place(1'b0),
-      .placed_at(5'd0),
-      .placed(16'd0),
-      // verilator lint_off PINCONNECTEMPTY
-      .values(),
-      // verilator lint_on PINCONNECTEMPTY
-      .start(state == WRITE),
-      .busy(writes),
+      .integers(integers),
+      .by_heads(by_heads),
+      .row_begins(state == WALKED),
+      .first(first),
+      .count(count),
+      .complete(complete),
+      .moves(pass_taken && passes[passes_taken[1:0]].values),
+      .tile(passes[passes_taken[1:0]].tile),
+      .ends(pass_ends && current.values && current.head_last),
+      .address(score_address),
+      .score(score),
+      .maximum(maximum),
+      .read_place(weight_place),
+      .read_weight(weight_read),
+      .there(there),
+      .made(made),
+      .poisoned(poisoned)
+  );
+  attention_results results (
+      .clk(clk),
+      .rst(clear),
+      .integers(integers),
+      .head_dim(head_dim),
+      .v_scale(v_scale),
+      .row_begins(state == WALKED),
+      .y_row(y_row),
+      .total_valid(total_valid),
+      .total(head_total),
+      .poisoned(poisoned),
+      .sum_valid(sum_valid),
+      .sum(sum),
+      .busy(results_busy),
+      .bad(bad),
       .write_valid(asks_write),
       .write_ready(write_taken),
       .write_line(write_line),
       .write_bytes(write_bytes),
       .write_data(write_data)
   );
-  always_comb begin
-    bad_now = 32'd0;
-    for (int i = 0; i < LANES; i++)
-      if (stores && to == TO_RESULT && stored_bad[i] && {1'b0, stored_beat, 2'(i)} < columns) bad_now = bad_now + 32'd1;
-  end
+  assign write_bank = onchip_bank;
 
-  // the program of each state
-  assign vector = g == GROUP_E || g == groups ? {1'b0, GROUP_E} : {1'b0, g};
+  // reading, and passes under way
   always_ff @(posedge clk) begin
-    if (bad_now != 32'd0) begin
-      nonfinite_count <= nonfinite_count + bad_now;
-      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, row};
+    if (piece_taken) begin
+      piece <= next_piece;
+      piece_valid <= 1'b1;
     end
-    if (stores && to == TO_WEIGHTS && integers) begin
-      for (int i = 0; i < LANES; i++) if (stored_bad[i] && seen[{stored_beat, 2'(i)}]) poisoned <= 1'b1;
+    if (piece_valid && !reading && has_room) begin
+      reading <= 1'b1;
+      reads_scales <= 1'b0;
+      asked <= 9'd0;
+      if (piece.kind == LINE_VALUES) begin
+        begun <= 1'b1;
+        if (!begun) ring_base[pass_next[1:0]] <= ring_next[9:0];
+      end
+    end
+    if (reading && read_taken) begin
+      asked <= asked + 9'd1;
+      if (piece.kind == LINE_VALUES && !reads_scales) ring_next <= ring_next + 11'd1;
+      if (asked + 9'd1 == piece.lines) reads_scales <= next_scales;
+      if (last_line) begin
+        reading <= 1'b0;
+        piece_valid <= 1'b0;
+        if (piece.ends && piece.kind == LINE_VALUES) begin
+          passes[pass_next[1:0]] <= piece.pass;
+          ring_ends[pass_next[1:0]] <= reads_scales ? ring_next : ring_next + 11'd1;
+          pass_next <= pass_next + 3'd1;
+          passes_told <= passes_told + 3'd1;
+          begun <= 1'b0;
+        end
+      end
+    end
+    for (int i = 0; i < 4; i++)
+      pending[i] <= pending[i] + {9'd0, reading && read_taken && pass_next[1:0] == 2'(i) && piece.kind != LINE_TABLE}
+          - {9'd0, line_here && line_pass == 2'(i) && line_kind != LINE_TABLE};
+    if (pass_taken) passes_taken <= passes_taken + 3'd1;
+    if (pass_ends) begin
+      pass_done <= pass_done + 3'd1;
+      ring_done <= ring_ends[pass_done[1:0]];
     end
     if (line_here) begin
-      arrived <= arrived + 9'd1;
       if (line_kind == LINE_TABLE) table_data <= line_data;
-      if (line_kind == LINE_SLOPE) {factor, slope} <= line_data[{head[2:0], 6'd0}+:64];
+      if (line_kind == LINE_SLOPE) {factor[line_where[4]], slope[line_where[4]]} <=
+          line_data[{slope_place[line_where[4]], 6'd0}+:64];
     end
-    if (asks_read && read_taken) begin
-      asked <= asked + 9'd1;
-      read_line <= read_line + 32'd1;
+    if (clear) begin
+      {piece_valid, reading, begun} <= 3'd0;
+      {pass_next, pass_done, passes_told, passes_taken} <= 12'd0;
+      {ring_next, ring_done} <= 22'd0;
+      for (int i = 0; i < 4; i++) pending[i] <= 10'd0;
     end
+  end
+
+  always_ff @(posedge clk) begin
+    if (bad) begin
+      nonfinite_count <= nonfinite_count + 32'd1;
+      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, row};
+    end
+    if (line_here && line_kind == LINE_TABLE) table_came <= 1'b1;
+    scoring <= scoring + {1'b0, state == HEAD && scoring != 2'd2} - {1'b0, complete};
+    if (complete) scored <= !scored;
     ended <= 1'b0;
     unique case (state)
       IDLE:
@@ -351,6 +527,8 @@ module attention
           committed <= row_committed;
           slot <= row_slot;
           depth <= 8'd0;
+          on_path <= '0;
+          pages_used <= 4'd0;
           table_there <= 1'b0;
           rest <= 2'd0;
           state <= WALK;
@@ -360,6 +538,9 @@ module attention
         rest <= rest + 2'd1;
         if (rest == 2'd2) begin
           path[depth[6:0]] <= slot;
+          depths[slot] <= depth[6:0];
+          on_path[slot] <= 1'b1;
+          pages_used[slot[6:5]] <= 1'b1;
           depth <= depth + 8'd1;
           slot <= slot_parent;
           rest <= 2'd0;
@@ -369,248 +550,143 @@ module attention
       WALKED: begin
         count <= committed + {10'd0, depth};
         head <= 16'd0;
+        scored <= 1'b0;
         kv_head <= kv_start;
         of_group <= of_start;
         q_head <= q_row;
-        y_head <= y_row;
         state <= HEAD;
       end
-      HEAD: begin
+      HEAD: begin  // two heads' q and slopes are kept
         first <= window != 32'd0 && {14'd0, count} > window ? count - window[17:0] : 18'd0;
-        read_bank <= onchip_bank;
-        read_line <= {6'd0, q_head[31:6]};
-        read_kind <= LINE_Q;
-        wanted <= 9'((11'(q_head[5:0]) + (integers ? {2'd0, head_dim} : {1'b0, head_dim, 1'b0}) + 11'd63) >> 6);
-        asked <= 9'd0;
-        arrived <= 9'd0;
-        state <= BURST;
-        then <= slope_kind == SLOPE_NONE ? BEGIN : SLOPE;
+        if (scoring != 2'd2) begin
+          q_begin[head[0]] <= q_head[5:0];
+          slope_place[head[0]] <= head[2:0];
+          state <= QUERY;
+        end
       end
+      QUERY: if (piece_taken) state <= SLOPE;
       SLOPE: begin
-        read_bank <= slope_bank;
-        read_line <= slope_line + {19'd0, head[15:3]};
-        read_kind <= LINE_SLOPE;
-        wanted <= 9'd1;
-        asked <= 9'd0;
-        arrived <= 9'd0;
-        state <= BURST;
-        then <= BEGIN;
-      end
-      BURST: if (arrived == wanted) state <= then;
-      BEGIN: begin
-        raw_there <= 4'd0;
-        block_there <= 1'b0;
         weighs <= 1'b0;
-        poisoned <= 1'b0;
+        placed <= 1'b0;
         tile <= first[16:5];
-        fresh <= 1'b1;
-        chunk_fresh <= 1'b1;
-        all_fresh <= 1'b1;
-        state <= TILE;
+        side <= 3'd0;
+        head_first <= 1'b1;
+        scratch_page <= 3'd0;
+        of_path <= 1'b0;
+        if (piece_taken || slope_kind == SLOPE_NONE) state <= SCORES;
       end
-      TILE: begin
-        of_slot <= 1'b0;
-        p <= p_start;
-        source_small <= 1'b0;
-        source <= tile;
-        source_zero <= 1'b0;
-        target_small <= 1'b0;
-        target <= tile;
-        to <= weighs ? TO_WEIGHTS : TO_MEMORY;
-        command <= scale;
-        at <= weighs ? (integers ? AT_WEIGHTS_INTEGER : AT_WEIGHTS) : (integers ? AT_SCORES_INTEGER : AT_SCORES);
-        g <= 4'd0;
-        then <= SCORE;
-        after <= COMMITTED;
-        if (weighs) fresh <= fresh || !integers;
-        state <= weighs ? RUN : base < committed ? TABLE : SLOTS;
+      // pieces of K
+      SCORES: begin
+        of_scratch <= 1'b0;
+        then <= SCORES;
+        state <= base < committed ? TABLE : PAGES;
       end
+      PAGES: begin
+        of_scratch <= 1'b1;
+        page <= {14'd0, scratch_page[1:0]};
+        then <= PAGES;
+        if (scratch_page == 3'd4) begin
+          of_scratch <= 1'b0;
+          kv_values <= by_heads ? kv_before : kv_head;
+          last_values <= !by_heads;
+          state <= by_heads && head == 16'd0 ? NEXT_HEAD : BEGIN;
+        end else if (pages_used[scratch_page[1:0]]) state <= FOUND;
+        else scratch_page <= scratch_page + 3'd1;
+      end
+      // pieces of V
+      BEGIN: begin
+        weighs <= 1'b1;
+        placed <= 1'b0;
+        tile <= first[16:5];
+        head_first <= 1'b1;
+        chunk_first <= 1'b1;
+        cleared <= 1'b0;
+        state <= VALUES;
+      end
+      VALUES: begin
+        of_path <= 1'b0;
+        then <= whole ? VALUES : PATH;
+        p <= from > committed ? from : committed;
+        state <= seen_committed ? TABLE : PATH;
+      end
+      PATH: begin
+        of_path <= 1'b1;
+        page <= {14'd0, p_slot[6:5]};
+        then <= PATH;
+        if (p <= ends) state <= FOUND;
+        else begin
+          tile <= tile + 12'd1;
+          state <= last_tile ? ENDED : VALUES;
+          if (chunk_ends) {chunk_first, head_first} <= 2'b10;
+          else chunk_first <= 1'b0;
+          cleared <= integers;
+        end
+      end
+      // where a block lies
       TABLE:
       if (table_there && table_part == tile[11:5]) begin
         page <= table_data[tile[4:0]];
-        state <= PLACE;
-      end else begin
-        read_bank <= table_bank;
-        read_line <= table_line + {16'd0, sequence_number} * ({15'd0, max_tiles + 17'd31} >> 5) + {25'd0, tile[11:5]};
-        read_kind <= LINE_TABLE;
-        wanted <= 9'd1;
-        asked <= 9'd0;
-        arrived <= 9'd0;
-        table_there <= 1'b1;
-        table_part <= tile[11:5];
-        state <= BURST;
-        then <= TABLE;
-      end
-      PLACE: begin
-        state <= PLACING;
-        then <= weighs ? WEIGH : SCORE;
-        if (block_there && block_values == weighs && block_page == page) state <= weighs ? WEIGH : SCORE;
-      end
-      PLACING:
-      if (!place_busy) begin
-        read_bank <= block_bank;
-        read_line <= block_line;
-        read_kind <= LINE_BLOCK;
-        wanted <= block_lines(layout);
-        asked <= 9'd0;
-        arrived <= 9'd0;
-        block_there <= 1'b1;
-        block_values <= weighs;
-        block_page <= page;
-        state <= BURST;
-      end
-      // scores
-      SCORE: state <= SCORED;
-      SCORED:
-      if (!sums_busy && !sum_valid) begin
-        if (of_slot) begin
-          target_small <= 1'b1;
-          target <= {7'd0, VECTOR_RAW + {3'd0, p_slot[6:5]}};
-          raw_there[p_slot[6:5]] <= 1'b1;
-        end
-        state <= RUN;
-        after <= SLOTS;
-      end
-      SLOTS: begin
-        target_small <= 1'b0;
-        target <= tile;
-        of_slot <= 1'b1;
-        page <= {14'd0, p_slot[6:5]};
-        if (p > ends) state <= CAP;
-        else state <= raw_there[p_slot[6:5]] ? MOVE : PLACE;
-      end
-      MOVE: state <= MOVED;
-      MOVED: begin
-        p <= p + 18'd1;
-        state <= SLOTS;
-      end
-      CAP: begin
-        at <= AT_SOFTCAP;
-        command <= cap;
-        after <= BIAS;
-        state <= cap[30:0] == 31'd0 ? BIAS : RUN;
-      end
-      BIAS: begin
-        at <= slope_kind == SLOPE_DISTANCE ? AT_SLOPE_DISTANCE : AT_SLOPE_ROUNDED;
-        after <= MAXIMA;
-        state <= slope_kind == SLOPE_NONE ? MAXIMA : RUN;
-      end
-      MAXIMA: begin
-        rest <= 2'd0;
         state <= FOUND;
+      end else state <= TABLE_READ;
+      TABLE_READ: begin
+        table_there <= 1'b0;
+        table_part <= tile[11:5];
+        table_came <= 1'b0;
+        if (piece_taken) state <= PIECES;
       end
-      FOUND:
-      if (!finds) begin
-        rest <= rest + 2'd1;
-        if (rest == 2'd2) begin
-          rest <= 2'd0;
-          state <= TILE;
+      PIECES:
+      if (table_came) begin
+        table_there <= 1'b1;
+        state <= TABLE;
+      end
+      FOUND: state <= placed && placed_page == page && placed_values == weighs ? PIECE : PLACE;
+      PLACE: begin
+        placed <= 1'b1;
+        placed_page <= page;
+        placed_values <= weighs;
+        state <= PLACING;
+      end
+      PLACING: if (!place_busy) state <= PIECE;
+      PIECE:
+      if (piece_taken) begin
+        state <= then;
+        side <= next_piece.ends ? 3'd0 : side + 3'd1;
+        if (of_path) begin
+          p <= p + 18'd1;
+          cleared <= 1'b1;
+        end else if (of_scratch) begin
+          scratch_page <= scratch_page + 3'd1;
+          head_first <= 1'b0;
+        end else if (!weighs) begin
           tile <= tile + 12'd1;
-          if (last_tile) begin
-            weighs <= 1'b1;
-            tile <= first[16:5];
+          if (next_piece.ends) head_first <= 1'b0;
+        end else if (whole) begin
+          tile <= tile + 12'd1;
+          cleared <= integers;
+          if (next_piece.ends) begin
+            chunk_first <= chunk_ends;
+            if (chunk_ends) head_first <= 1'b0;
           end
-        end
+        end else cleared <= 1'b1;
       end
-      // weights, then sums
-      COMMITTED: state <= from < committed ? TABLE : PATH;
-      WEIGH: state <= WEIGHED;
-      WEIGHED:
-      if (!sums_busy) begin
-        fresh <= 1'b0;
-        if (of_slot) p <= p + 18'd1;
-        state <= PATH;
-      end
-      PATH: begin
-        of_slot <= 1'b1;
-        page <= {14'd0, p_slot[6:5]};
-        if (p <= ends) state <= PLACE;
-        else state <= integers && !last_tile ? NEXT_TILE : SUMS;
-      end
-      SUMS: state <= ADD;
-      ADD:
-      if (!sums_busy && !sum_valid) begin
-        at <= AT_ADD_ARRIVED;
-        source_small <= 1'b1;
-        source <= {7'd0, VECTOR_CHUNK + vector};
-        source_zero <= chunk_fresh;
-        target_small <= 1'b1;
-        target <= {7'd0, VECTOR_CHUNK + vector};
-        to <= TO_MEMORY;
-        if (g == groups) g <= GROUP_E;
-        after <= ADDED;
-        state <= integers ? TOTAL : RUN;
-      end
-      ADDED: begin
-        g <= g + 4'd1;
-        state <= ADD;
-        if (g == GROUP_E) begin
-          g <= 4'd0;
-          chunk_fresh <= chunk_ends;
-          state <= chunk_ends ? TAKE : NEXT_TILE;
-        end
-      end
-      TAKE: begin
-        at <= AT_TAKE;
-        source <= {7'd0, VECTOR_CHUNK + vector};
-        source_zero <= 1'b0;
-        target <= {7'd0, VECTOR_ALL + vector};
-        if (g == groups) g <= GROUP_E;
-        after <= TAKEN;
-        state <= RUN;
-      end
-      TAKEN: begin  // both vectors are added
-        at <= AT_ADD_TAKEN;
-        source <= target;
-        source_zero <= all_fresh;
-        g <= g + 4'd1;
-        after <= TAKE;
-        if (g == GROUP_E) begin
-          g <= 4'd0;
-          after <= NEXT_TILE;
-        end
-        state <= RUN;
-      end
-      NEXT_TILE: begin
-        if (chunk_ends) all_fresh <= 1'b0;
-        tile <= tile + 12'd1;
-        state <= last_tile ? TOTAL : TILE;
-      end
-      TOTAL: begin
-        at <= poisoned ? AT_TOTAL_NAN : integers ? AT_TOTAL_INTEGER : AT_TOTAL;
-        source_small <= 1'b1;
-        source <= {7'd0, VECTOR_ALL + {1'b0, GROUP_E}};
-        source_zero <= 1'b0;
-        g <= GROUP_E;
-        after <= QUOTIENT;
-        state <= RUN;
-      end
-      QUOTIENT: begin
-        at <= integers ? AT_QUOTIENT_INTEGER : AT_QUOTIENT;
-        command <= v_scale;
-        to <= TO_RESULT;
-        g <= g == GROUP_E ? 4'd0 : g;
-        source <= {7'd0, VECTOR_ALL + (g == GROUP_E ? 5'd0 : {1'b0, g})};
-        after <= WRITE;
-        state <= RUN;
-      end
-      WRITE: state <= WRITTEN;
-      WRITTEN:
-      if (!writes) begin
-        g <= g + 4'd1;
-        state <= g + 4'd1 == groups ? NEXT_HEAD : QUOTIENT;
-      end
+      ENDED:  // the last head's V follows that of the one before
+      if (head + 16'd1 == q_heads && !last_values) begin
+        kv_values <= kv_head;
+        last_values <= 1'b1;
+        state <= BEGIN;
+      end else state <= NEXT_HEAD;
       NEXT_HEAD: begin
+        kv_before <= kv_head;
         head <= head + 16'd1;
         of_group <= of_group + 16'd1;
         if (of_group + 16'd1 == group) begin
           of_group <= 16'd0;
           kv_head <= kv_head + 16'd1;
         end
-        q_head <= q_head + (integers ? {23'd0, head_dim} : {22'd0, head_dim, 1'b0});
-        y_head <= y_head + {22'd0, head_dim, 1'b0};
-        state <= head + 16'd1 == q_heads ? NEXT_ROW : HEAD;
+        q_head <= q_head + {22'd0, position_of_q};
+        state <= head + 16'd1 == q_heads ? DRAIN : HEAD;
       end
+      DRAIN: if (!piece_valid && pass_next == pass_done && !joins && !results_busy) state <= NEXT_ROW;
       NEXT_ROW: begin
         row <= row + 7'd1;
         q_row <= q_row + q_stride;
@@ -622,13 +698,12 @@ module attention
         ended <= 1'b1;
         state <= IDLE;
       end
-      RUN: state <= RUNNING;
-      RUNNING: if (program_done) state <= after;
       default: state <= IDLE;
     endcase
     if (clear) begin
       state <= IDLE;
       ended <= 1'b0;
+      scoring <= 2'd0;
     end
   end
 endmodule

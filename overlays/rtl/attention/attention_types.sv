@@ -33,19 +33,49 @@ package attention_types;
     return value_lines(layout) + {8'd0, layout.kind == KV_INT8_HEADS};
   endfunction
 
-  // Tags of read requests.
+  // Tags of read requests: kind, the pass, and where.
   typedef enum logic [2:0] {
-    LINE_BLOCK = 3'd0,  // where: line of the block
-    LINE_Q     = 3'd1,  // where: line of the head's q
-    LINE_TABLE = 3'd2,
-    LINE_SLOPE = 3'd3
+    LINE_VALUES = 3'd0,  // where: line of the buffer
+    LINE_SCALES = 3'd1,  // where: number of the block in its pass
+    LINE_Q      = 3'd2,  // where: head's lowest bit, then line of the head's q
+    LINE_SLOPE  = 3'd3,  // where: likewise
+    LINE_TABLE  = 3'd4
   } line_kind_t;
 
-  // Vectors of the small memory, besides scores.
-  parameter logic [4:0] VECTOR_CHUNK = 5'd0;  // sums of the chunk: a group of 32 columns each, then E
-  parameter logic [4:0] VECTOR_ALL = 5'd9;    // and of all chunks
-  parameter logic [4:0] VECTOR_RAW = 5'd18;   // scores of the slots of four scratch pages
-  parameter logic [3:0] GROUP_E = 4'd8;
+  // What a pass over the lanes does: scores of up to eight tiles side by side, or sums of weighted rows of V.
+  typedef struct packed {
+    logic        values;      // V
+    logic        scratch;     // scores of slots; else of the positions of committed tiles
+    logic        path;        // one position of V, alone in the buffer from `begins` on
+    logic [11:0] tile;        // the first one; of scratch the page
+    logic [3:0]  tiles;       // how many
+    logic [4:0]  row;         // position in the tile of the first row
+    logic [4:0]  block_row;   // its row in its block
+    logic [5:0]  count;       // rows
+    logic [5:0]  begins;      // byte of a path's row in its first line
+    logic        head;        // lowest bit of its number
+    logic        clear;       // V: sums begin at +0
+    logic        reads;       // the sums are read behind it
+    logic        head_first;  // scores: the first of a head; V: its first chunk
+    logic        head_last;   // the last of its kind
+    logic        chunk_first; // V: the first tile is the first seen one of its chunk
+    logic        chunk_last;  // V: the last tile ends its chunk
+  } pass_t;
+
+  // Where a score goes.
+  typedef struct packed {
+    logic        head;     // lowest bit of its number
+    logic        scratch;
+    logic [11:0] tile;     // or page
+    logic [4:0]  index;
+    logic        first;    // of the head
+    logic        last;
+  } score_t;
+
+  // Tiles side by side, a power of two: as many as eight slots hold, of a slot each 32 columns of a head.
+  function automatic logic [1:0] tiles_bits(input logic [3:0] groups);
+    return groups > 4'd4 ? 2'd0 : groups > 4'd2 ? 2'd1 : groups == 4'd2 ? 2'd2 : 2'd3;
+  endfunction
 
   // BF16(FP32(p)), as FP32.
   function automatic logic [31:0] position_bf16(input logic [17:0] p);

@@ -2,6 +2,7 @@
 // Two columns' sums of INT8 products, eight of each: two products a DSP48E2, (high*2^18 + low)*x.
 module integer_sums (
     input  logic               clk,
+    input  logic               on,    // not: everything keeps still
     input  logic signed [7:0]  low,
     input  logic signed [7:0]  high,
     input  logic signed [7:0]  x,
@@ -23,8 +24,10 @@ module integer_sums (
   assign read_low = low_sum[read_slot];
   assign read_high = high_sum[read_slot];
   always_ff @(posedge clk) begin
-    product <= both * x;
-    low_sum[slot] <= (clear ? 32'sd0 : low_sum[slot]) + (use_product ? 32'(low_product) : 32'sd0);
-    high_sum[slot] <= (clear ? 32'sd0 : high_sum[slot]) + (use_product ? 32'(high_product) : 32'sd0);
+    if (on) product <= both * x;
+    if (use_product) begin
+      low_sum[slot] <= (clear ? 32'sd0 : low_sum[slot]) + 32'(low_product);
+      high_sum[slot] <= (clear ? 32'sd0 : high_sum[slot]) + 32'(high_product);
+    end
   end
 endmodule

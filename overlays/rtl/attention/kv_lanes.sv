@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// 32 columns and one for E: sums of FP16 products in eight slots (slot_lane), or exact sums of INT8 ones.
-// Operands come with `slot` of three cycles before; then sums are read slot by slot, four columns a cycle.
+// 32 columns and one for E: sums of FP16 products in eight slots (slot_lane). Beside them 64 exact sums of INT8
+// products, in eight slots each. Operands come with `slot` of three cycles before; what is held is read by column.
 module kv_lanes (
     input  logic         clk,
     input  logic         integers,
     // of slots of three cycles before
     input  logic [511:0] w,
     input  logic [15:0]  x,
+    input  logic [7:0]   x_high,       // of integers: for the line's upper half
     input  logic         use_product,  // beside x, and so are the next three
     input  logic         use_one,      // E's column: its weight is 1
     input  logic         clear,
     input  logic [2:0]   integer_slot,
     // reading
-    input  logic         hold,         // the sum that comes out next
-    input  logic [2:0]   read_slot,    // of integers
-    input  logic [2:0]   beat,
-    output logic [3:0][31:0] values,   // FP32 or integers of that beat, a cycle later
-    output logic [31:0]  one_value
+    input  logic         hold,         // the sums that come out next, of this slot
+    input  logic [2:0]   hold_slot,
+    input  logic [4:0]   read_column,  // of two slots; of integers of one, and the column 32 further on
+    input  logic [2:0]   read_slot,
+    input  logic [2:0]   read_other,
+    output logic [31:0]  value,        // FP32 or an integer, a cycle later
+    output logic [31:0]  other,
+    output logic [31:0]  one_value     // E of the slot
 );
   // beside the FP16 operands, two cycles later
   logic use_4, use_5, one_4, one_5, clear_4, clear_5;
@@ -44,9 +48,7 @@ module kv_lanes (
       .infinite(x_infinite),
       .nan(x_nan)
   );
-  logic signed [24:0] mantissas[33];
-  logic [6:0] exponents[33];
-  logic [1:0] flags[33];
+  logic [33:0] held[33], held_other[33];
   for (genvar i = 0; i < 33; i++) begin : lanes
     logic signed [11:0] w_signed;
     logic [5:0] w_exponent;
@@ -74,7 +76,7 @@ module kv_lanes (
         .x_zero(x_zero),
         .x_infinite(x_infinite),
         .x_nan(x_nan),
-        .x_use(i < 32 ? use_5 : one_5),
+        .x_use((i < 32 ? use_5 : one_5) && !integers),
         .w_signed(w_signed),
         .w_exponent(w_exponent),
         .w_negative(w_negative),
@@ -83,47 +85,55 @@ module kv_lanes (
         .w_nan(w_nan),
         .clear(clear_5),
         .hold(hold),
-        .held_mantissa(mantissas[i]),
-        .held_exponent(exponents[i]),
-        .held_flags(flags[i])
+        .hold_slot(hold_slot),
+        .read_slot(read_slot),
+        .read_held(held[i]),
+        .read_other(read_other),
+        .read_other_held(held_other[i])
     );
   end
 
-  logic [31:0] sums[34];
-  for (genvar i = 0; i < 17; i++) begin : pairs
+  logic [31:0] sums[64];
+  for (genvar i = 0; i < 32; i++) begin : pairs
     integer_sums pair (
         .clk(clk),
-        .low(i < 16 ? w[16*(i%16)+:8] : 8'sd1),
-        .high(i < 16 ? w[16*(i%16)+8+:8] : 8'sd0),
-        .x(x[7:0]),
-        .use_product(i < 16 ? use_4 : one_4),
+        .on(integers && use_product),
+        .low(w[16*i+:8]),
+        .high(w[16*i+8+:8]),
+        .x(i < 16 ? x[7:0] : x_high),
+        .use_product(use_4 && integers),
         .clear(clear_4),
         .slot(slot_4),
-        .read_slot(i < 16 ? read_slot : 3'd0),
+        .read_slot(read_slot),
         .read_low(sums[2*i]),
         .read_high(sums[2*i+1])
     );
   end
 
-  for (genvar i = 0; i < 5; i++) begin : results
-    logic [5:0] column;
-    logic [31:0] single, whole;
-    assign column = i < 4 ? {1'b0, beat, 2'(i)} : 6'd32;
+  for (genvar i = 0; i < 3; i++) begin : results
+    logic [33:0] sum;
+    logic [31:0] single;
+    assign sum = i == 0 ? held[{1'b0, read_column}] : i == 1 ? held_other[{1'b0, read_column}] : held[32];
     sum_to_float convert (
         .clk(clk),
-        .mantissa(mantissas[column]),
-        .exponent(exponents[column]),
-        .flags(flags[column]),
+        .mantissa(sum[24:0]),
+        .exponent(sum[31:25]),
+        .flags(sum[33:32]),
         .single(single),
         // verilator lint_off PINCONNECTEMPTY
         .half()
         // verilator lint_on PINCONNECTEMPTY
     );
-    always_ff @(posedge clk) whole <= sums[column];
-    if (i < 4) begin : four
-      assign values[i] = integers ? whole : single;
+    if (i == 0) begin : first
+      logic [31:0] whole;
+      always_ff @(posedge clk) whole <= sums[{1'b0, read_column}];
+      assign value = integers ? whole : single;
+    end else if (i == 1) begin : second
+      logic [31:0] whole;
+      always_ff @(posedge clk) whole <= sums[{1'b1, read_column}];
+      assign other = integers ? whole : single;
     end else begin : e
-      assign one_value = integers ? whole : single;
+      assign one_value = single;
     end
   end
 endmodule

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a block of K or V of a page and head lies: csrc/include/lora/kv_layout.h. The division by the
-// banks takes a cycle a bit.
+// banks takes a cycle for two bits.
 module kv_place
   import attention_types::*;
 (
@@ -19,25 +19,28 @@ module kv_place
   logic [31:0] stride, of_page, number, quotient, first_line;
   logic [15:0] pool_page;
   logic [5:0] count, first_bank, rest;
-  logic [6:0] trial, next_rest;
+  logic [6:0] trial, next_rest, second;
+  logic [5:0] second_rest;
   logic [5:0] left;
   logic [1:0] step;
   assign spills = layout.spill_bank_count != 6'd0 && {1'b0, page} >= layout.spill_page;
   assign trial = {rest, number[31]} - {1'b0, count};
   assign next_rest = trial[6] ? {rest, number[31]} : trial;
+  assign second = {next_rest[5:0], number[30]} - {1'b0, count};
+  assign second_rest = second[6] ? {next_rest[4:0], number[30]} : second[5:0];
   assign busy = step != 2'd0;
   always_ff @(posedge clk) begin
     unique case (step)
       2'd1: begin
         number <= {16'd0, pool_page} * stride + of_page;
         step <= 2'd2;
-        left <= 6'd32;
+        left <= 6'd16;
         rest <= 6'd0;
       end
       2'd2: begin
-        number <= number << 1;
-        quotient <= {quotient[30:0], !trial[6]};
-        rest <= next_rest[5:0];
+        number <= number << 2;
+        quotient <= {quotient[29:0], !trial[6], !second[6]};
+        rest <= second_rest;
         left <= left - 6'd1;
         if (left == 6'd1) step <= 2'd3;
       end

@@ -18,10 +18,12 @@ module slot_lane (
     input  logic               w_infinite,
     input  logic               w_nan,
     input  logic               clear,       // beside the operands: the slot's sum begins at +0
-    input  logic               hold,        // keep the sum that comes out next
-    output logic signed [24:0] held_mantissa,
-    output logic        [6:0]  held_exponent,
-    output logic        [1:0]  held_flags
+    input  logic               hold,        // keep the sum that comes out next, of this slot
+    input  logic        [2:0]  hold_slot,
+    input  logic        [2:0]  read_slot,
+    output logic        [33:0] read_held,   // flags, exponent, mantissa
+    input  logic        [2:0]  read_other,
+    output logic        [33:0] read_other_held
 );
   logic signed [22:0] product;
   logic [6:0] product_exponent;
@@ -52,6 +54,9 @@ module slot_lane (
   logic clear_1;
   logic [7:0][2:0] seen;  // NaN, infinity, -infinity: 0 of the product before, 7 of this slot's last one
   logic [2:0] now;
+  logic [33:0] held[8];
+  assign read_held = held[read_slot];
+  assign read_other_held = held[read_other];
   assign now = {product_nan, product_up, product_down} | (clear_1 ? 3'd0 : seen[7]);
   sum_add adder (
       .clk(clk),
@@ -67,10 +72,7 @@ module slot_lane (
     sum_mantissa <= clear ? 25'sd0 : next_mantissa;
     sum_exponent <= clear ? 7'd0 : next_exponent;
     seen <= {seen[6:0], now};
-    if (hold) begin
-      held_mantissa <= next_mantissa;
-      held_exponent <= next_exponent;
-      held_flags <= {seen[6][2] || seen[6][0], seen[6][2] || seen[6][1]};
-    end
+    if (hold)
+      held[hold_slot] <= {seen[6][2] || seen[6][0], seen[6][2] || seen[6][1], next_exponent, next_mantissa};
   end
 endmodule
