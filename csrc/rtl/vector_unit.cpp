@@ -30,7 +30,7 @@ class VectorUnit : public SimulatedUnit {
     }
 
   private:
-    static constexpr uint32_t PROGRAMMED_STATES = 16;
+    [[maybe_unused]] static constexpr uint32_t PROGRAMMED_STATES = 16;
 
     int result(lora_unit_call *call, int status) {
         take_counts(unit_, call);
@@ -39,9 +39,11 @@ class VectorUnit : public SimulatedUnit {
 
     /* Of the programmed unit, or behind those the pipes'. */
     static uint32_t state(const VVfu &one) {
+#if LORA_RTL_PIPES
         uint32_t of_pipes = one.rootp->vector_unit__DOT__many__DOT__piped__DOT__state;
-        return of_pipes ? PROGRAMMED_STATES + of_pipes
-                        : one.rootp->vector_unit__DOT__programmed__DOT__state;
+        if (of_pipes) return PROGRAMMED_STATES + of_pipes;
+#endif
+        return one.rootp->vector_unit__DOT__programmed__DOT__state;
     }
 
     /* The step's row that the unit asks for. */

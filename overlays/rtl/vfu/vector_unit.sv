@@ -79,6 +79,7 @@ module vector_unit
     logic [511:0] write_data;
   } unit_t;
   unit_t by_program, by_pipes, now;
+  logic by_program_index;
   logic pipes, takes;  // that run, or ran last; that would take this command
   logic [1:0] chosen;  // of commands, lines and ready signals: program, pipes
   assign chosen = {pipes, !pipes};
@@ -120,7 +121,7 @@ module vector_unit
       .row_token(row_token),
       .row_position(row_position),
       .done(by_program.done),
-      .bad_index(bad_index),
+      .bad_index(by_program_index),
       .nonfinite_count(by_program.nonfinite_count),
       .nonfinite_row(by_program.nonfinite_row),
       .read_valid(by_program.read_valid),
@@ -185,6 +186,7 @@ module vector_unit
   end
 
   assign now = pipes ? by_pipes : by_program;
+  assign bad_index = by_program_index && !pipes;
   assign command_ready = by_program.ready && by_pipes.ready;
   assign {row, done, nonfinite_count, nonfinite_row} = {now.row, now.done, now.nonfinite_count, now.nonfinite_row};
   assign {read_valid, read_bank, read_line, read_tag} = {now.read_valid, now.read_bank, now.read_line, now.read_tag};
