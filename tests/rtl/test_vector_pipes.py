@@ -15,6 +15,9 @@ import pytest
 
 from lora_host import abi, rtl
 from lora_host.numerics import coefficients
+from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.pipe_counts import on_pipes, pipe_counts
+from lora_sdk.compile.isa import Vector
 from tests.rtl import test_disturbed_units as disturbances
 from tests.rtl import test_vector_folds as folds
 from tests.rtl import test_vector_unit as programmed
@@ -27,15 +30,19 @@ from tests.unit.kernel_rig import ONCHIP, TABLES
 
 pytestmark = pytest.mark.rtl
 
-WIDTHS = [8, pytest.param(16, marks=pytest.mark.long)]  # cards with channels have 16
+WIDTHS = [16, pytest.param(8, marks=pytest.mark.long)]  # cards with channels have 16
 PIPE_STATES = range(17, 23)  # of vector_pipes.sv, behind the programmed unit's; 0 is not told apart
 ROPE = {"a_bank": TABLES, "a_line": 10}
 
 
 @pytest.fixture(scope="module", params=WIDTHS)
 def pipes(request: pytest.FixtureRequest) -> Any:
-    folder = ROOT / "build" / "rtl" / f"vector_pipes_{request.param}"
-    return build(folder, unit="vfu", pipes=request.param)
+    return built(request.param)
+
+
+def built(columns: int) -> Any:
+    folder = ROOT / "build" / "rtl" / f"vector_pipes_{columns}"
+    return build(folder, unit="vfu", pipes=columns)
 
 
 def angles(head_dim: int, rows: int = 11) -> tuple[tuple[int, int, np.ndarray], ...]:
@@ -185,6 +192,43 @@ def test_constants_are_those_of_the_kernels() -> None:
     assert single == wanted + [bits(float(c)) for c in coefficients("exp_c")]
 
 
+# What a command of the pipes takes more than a shorter one, as the time model has it.
+LONGER: dict[str, Callable[[int], dict[str, Any]]] = {
+    "residual": lambda columns: {},
+    "swiglu": lambda columns: {},
+    "quantize": lambda columns: {"scalar": bits(3.0)},
+    "rms_sums": lambda columns: {"extra": columns},
+    "rms_apply": lambda columns: {"extra": columns, "scalar": bits(1e-5)},
+    "rope": lambda columns: {"extra": 128, **ROPE},
+}
+LATENCY, PORT = 31, 5  # as tests/rtl/test_unit_cycles.py has them
+
+
+def modelled(name: str, rows: int, columns: int) -> float:
+    op, extra = getattr(abi, f"VEC_{name.upper()}"), LONGER[name](columns).get("extra", 0)
+    command = Vector(what=name, op=op, columns=columns, extra=extra)
+    assert on_pipes(2, command)
+    return card_costs().cycles(f"{name}_pipes", pipe_counts(command, rows), LATENCY)
+
+
+@pytest.mark.parametrize("name", LONGER)
+@pytest.mark.parametrize("shape", [(1, 512), (2, 512), (3, 1024), (1, 4096)])
+def test_cycles_are_those_of_the_time_model(name: str, shape: tuple[int, int]) -> None:
+    pipes = built(16)
+
+    def simulated(rows: int, columns: int) -> int:
+        x = np.ones((rows, columns), np.float16)
+        z = np.ones((rows, 8), np.float32) if name.startswith("rms") else x
+        op, places = getattr(abi, f"VEC_{name.upper()}"), (angles(128) if name == "rope" else ())
+        return cycles(pipes, op, x, z, places, **LONGER[name](columns))
+
+    pipes.lora_rtl_memory(LATENCY + PORT, 0)
+    took = simulated(*shape) - simulated(1, 128)
+    pipes.lora_rtl_memory(1, 0)
+    expected = modelled(name, *shape) - modelled(name, 1, 128)
+    assert took == pytest.approx(expected, rel=0.03, abs=8)
+
+
 MISTAKES = {
     "an aborted command is not out of the pipes": (
         "vfu/vector_pipes.sv", ".CLEAR_CYCLES(256)", ".CLEAR_CYCLES(32)"),
@@ -198,10 +242,12 @@ MISTAKES = {
     "the second half's sines are subtracted": (
         "vfu/pipe_column.sv", "right[31] ^ !second_4", "!right[31]"),
     "counted beyond a row's end": (
-        "vfu/vector_pipes.sv", "6'(formed_beat) * 6'(COLUMNS) + 6'(i) < place_formed.length", "1'b1"),
+        "vfu/vector_pipes.sv",
+        "7'(formed_beat) * 7'(COLUMNS) + 7'(i) < place_formed.length", "1'b1"),
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     units = build(tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="vfu", pipes=8)

@@ -69,11 +69,4 @@ module float_quotient
       else quotient <= {sign[STAGES], {biased, normal[23:1]} + {30'd0, up}};
     end
   end
-
-  `ifndef SYNTHESIS
-  always_ff @(posedge clk) if (here[STAGES]) begin
-    assert (special[STAGES] != 3'd0 || (exponent[STAGES] > 9'd1 && exponent[STAGES] < 9'd255))
-    else $fatal(1, "a quotient that FP32's normal numbers do not have");
-  end
-  `endif
 endmodule

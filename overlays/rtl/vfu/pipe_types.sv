@@ -71,8 +71,8 @@ package pipe_types;
   // Where a line of results belongs.
   typedef struct packed {
     logic [31:0] line;
-    logic        upper;   // bytes: the line's second half
-    logic [5:0]  length;  // columns
+    logic [6:0]  length;  // columns
+    logic        alone;   // bytes of one block, not of two
     logic [6:0]  row;
   } pipe_result_t;
 

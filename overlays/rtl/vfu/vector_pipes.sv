@@ -163,7 +163,8 @@ module vector_pipes
   // A rotation passes a block twice: first for the head's first half, then for the second one.
   logic [6:0] block_row;
   logic [31:0] y_row, group_line, half_lines, group_lines, line, left, row_columns;
-  logic [5:0] length, waiting;  // results that are not written
+  logic [5:0] waiting;  // results that are not written
+  logic [6:0] length;   // columns of the next one
   logic [2:0] beat, last_beat;
   logic second, begins, issues, block_ends, all_here;
   assign half_lines = {6'd0, command.head_dim[31:6]};
@@ -177,17 +178,20 @@ module vector_pipes
   assign issues = state == BLOCKS && (!begins || (all_here && waiting < 6'(AHEAD - 1)));
   assign block_ends = issues && beat == last_beat && (second || !rotates);
   assign used = block_ends ? lines : factor_start ? {2'd0, 2'd0, 2'd1, 2'd0} : '0;
-  assign length = rotates || left >= 32'd32 ? 6'd32 : left[5:0];
+  always_comb begin
+    length = kind == QUANTIZES ? 7'd64 : 7'd32;
+    if (!rotates && left < {25'd0, length}) length = left[6:0];
+  end
 
-  // where results belong
+  // where results belong: a line of a block, of bytes of two
   logic [4:0] told, formed, written;
   logic [5:0] formed_count;
   logic tells, result_taken, formed_now;
   pipe_result_t place[AHEAD];
   pipe_result_t place_told, place_formed, place_written;
-  assign tells = issues && beat == 3'd0;
+  assign tells = issues && beat == 3'd0 && !(kind == QUANTIZES && line[0]);
   assign place_told = '{line: y_row + (kind == QUANTIZES ? line >> 1 : group_line + line + (second ? half_lines : 32'd0)),
-                        upper: line[0], length: length, row: block_row};
+                        length: length, alone: length <= 7'd32, row: block_row};
   assign place_formed = place[formed];
   assign place_written = place[written];
   always_ff @(posedge clk) begin
@@ -281,30 +285,26 @@ module vector_pipes
 
   // --- results: beats become lines -----------------------------------------------------------------------------
   logic [511:0] shaped, shaped_next;
-  logic [2:0] formed_beat;
+  logic [2:0] formed_beat, formed_last;
   logic [4:0] bad_now;
   logic [31:0] packed_half;
   logic [511:0] results[AHEAD];
-  assign formed_now = result_valid[0] && formed_beat == last_beat;
+  assign formed_last = kind == QUANTIZES && !place_formed.alone ? {last_beat[1:0], 1'b1} : last_beat;
+  assign formed_now = result_valid[0] && formed_beat == formed_last;
   always_comb begin
     shaped_next = kind == ACTIVATES ? {result_half[ACTIVE-1:0], shaped[511:16*ACTIVE]}
         : {result_half, shaped[511:16*COLUMNS]};
     if (kind == QUANTIZES) begin
-      shaped_next = shaped >> (16 * COLUMNS);
-      for (int i = 0; i < COLUMNS; i++) shaped_next[512-16*COLUMNS+16*i+:16] = {8'd0, result_eight[i]};
+      shaped_next = {result_eight, shaped[511:8*COLUMNS]};
     end
     bad_now = 5'd0;
     for (int i = 0; i < COLUMNS; i++) begin
       if (kind == ACTIVATES) begin
-        if (i < ACTIVE && result_bad[i] && 6'(formed_beat) * 6'(ACTIVE) + 6'(i) < place_formed.length)
+        if (i < ACTIVE && result_bad[i] && 7'(formed_beat) * 7'(ACTIVE) + 7'(i) < place_formed.length)
           bad_now = bad_now + 5'd1;
-      end else if (result_bad[i] && 6'(formed_beat) * 6'(COLUMNS) + 6'(i) < place_formed.length)
+      end else if (result_bad[i] && 7'(formed_beat) * 7'(COLUMNS) + 7'(i) < place_formed.length)
         bad_now = bad_now + 5'd1;
     end
-  end
-  logic [31:0][7:0] eights;
-  for (genvar i = 0; i < 32; i++) begin : narrow
-    assign eights[i] = result_data[16*i+:8];
   end
   assign results_valid = formed_count != 6'd0;
   assign result_taken = results_valid && results_ready && state != SUMMING;
@@ -312,21 +312,14 @@ module vector_pipes
   always_comb begin
     write_bank = state == SUMMING ? command.z_bank : command.y_bank;
     write_line = state == SUMMING ? sums_to : place_written.line;
-    write_data = result_data;
-    write_bytes = ~(~64'd0 << {place_written.length, 1'b0});
-    if (place_written.length == 6'd32) write_bytes = ~64'd0;
-    if (kind == QUANTIZES) begin
-      write_data = {2{eights}};
-      write_bytes = {32'd0, ~(~32'd0 << place_written.length)};
-      if (place_written.length == 6'd32) write_bytes = {32'd0, ~32'd0};
-      if (place_written.upper) write_bytes = write_bytes << 32;
-    end
+    write_data = place_written.alone && kind == QUANTIZES ? {256'd0, result_data[511:256]} : result_data;
+    write_bytes = ~(~64'd0 << (kind == QUANTIZES ? place_written.length : {place_written.length[5:0], 1'b0}));
     if (state == SUMMING) {write_bytes, write_data} = {sums_bytes, sums_data};
   end
   always_ff @(posedge clk) begin
     if (result_valid[0]) begin
       shaped <= shaped_next;
-      formed_beat <= formed_beat == last_beat ? 3'd0 : formed_beat + 3'd1;
+      formed_beat <= formed_now ? 3'd0 : formed_beat + 3'd1;
       if (formed_now) results[formed] <= shaped_next;
     end
     if (start || clear) formed_beat <= 3'd0;
