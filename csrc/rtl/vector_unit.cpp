@@ -23,9 +23,8 @@ class VectorUnit : public SimulatedUnit {
 
     int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
                 uint64_t *cycles) override {
-        DisturbedUnit<VVfu> unit{
-            unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
-            state};
+        DisturbedUnit<VVfu> unit{unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
+                                 state};
         return result(call, run_disturbed(unit, other_, call, how, counts, cycles));
     }
 
