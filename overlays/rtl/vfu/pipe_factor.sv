@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // r of a row from the sums of its segments (docs/numbers.md, 2.2 and 3.5): one adder, a bit of a quotient or root a cycle.
 module pipe_factor
-  import float_types::*;
   import vfu_types::*;
 (
     input  logic             clk,

@@ -66,7 +66,8 @@ module pipe_silu
 
   // the polynomial
   logic [TERMS:0] p_valid;
-  logic [TERMS:0][31:0] p, r_of;
+  logic [TERMS:0][31:0] p;
+  logic [TERMS-1:0][31:0] r_of;
   assign p_valid[0] = r_valid;
   assign p[0] = EXP_C[0];
   assign r_of[0] = r;
@@ -85,8 +86,6 @@ module pipe_silu
       ) delay_r (
           .clk(clk), .word(r_of[i]), .later(r_of[i+1])
       );
-    end else begin : last
-      assign r_of[i+1] = 32'd0;
     end
   end
 

@@ -75,20 +75,23 @@ module pipe_sums
   end
 
   // elements: in each cycle one of each ring's segments, none in the fifth
-  logic [7:0][31:0] left;
   logic [7:0][31:0] sum_of;
+  logic [RINGS-1:0] over;  // no element is left
   for (genvar q = 0; q < RINGS; q++) begin : rings
     logic [511:0] memory[4*DEPTH];
     logic [3:0][DEPTH-1:0] came;
     logic [3:0][2:0] slot;
     logic [3:0][4:0] element;
+    logic [3:0][31:0] left, kept;
     logic [1:0] s;
     logic takes, ends, taken, square_valid;
     logic [15:0] half;
     logic [31:0] value, square, sum;
     assign s = phase[1:0];
-    assign takes = state == RUN && phase != 3'd4 && left[{1'(q), s}] != 32'd0 && came[s][slot[s]];
-    assign ends = takes && (element[s] == 5'd31 || left[{1'(q), s}] == 32'd1);
+    assign takes = state == RUN && phase != 3'd4 && left[s] != 32'd0 && came[s][slot[s]];
+    assign ends = takes && (element[s] == 5'd31 || left[s] == 32'd1);
+    assign over[q] = left == '0;
+    assign sum_of[4*q+:4] = kept;
     assign freed[4*q+:4] = ends ? 4'd1 << s : 4'd0;
     assign value = half_to_float(half);
     always_ff @(posedge clk) begin
@@ -99,7 +102,7 @@ module pipe_sums
         came[line_tag[4:3]][line_tag[2:0]] <= 1'b1;
       end
       if (takes) begin
-        left[{1'(q), s}] <= left[{1'(q), s}] - 32'd1;
+        left[s] <= left[s] - 32'd1;
         element[s] <= element[s] + 5'd1;
       end
       if (ends) begin
@@ -108,7 +111,7 @@ module pipe_sums
       end
       if (state == ROW) begin
         {came, slot, element} <= '0;
-        for (int i = 0; i < 4; i++) left[4*q+i] <= whole[4*q+i] ? span_columns[4*q+i] : 32'd0;
+        for (int i = 0; i < 4; i++) left[i] <= whole[4*q+i] ? span_columns[4*q+i] : 32'd0;
       end
     end
     float_multiply multiply (
@@ -121,7 +124,7 @@ module pipe_sums
     );
     // verilator lint_on PINCONNECTEMPTY
     // an element goes in five cycles after its turn, and its sum comes out in its turn again
-    always_ff @(posedge clk) if (state == TAKE && phase != 3'd4) sum_of[{1'(q), s}] <= sum;
+    always_ff @(posedge clk) if (state == TAKE && phase != 3'd4) kept[s] <= sum;
   end
 
   assign write_valid = state == WRITE && whole != 8'd0;
@@ -153,7 +156,7 @@ module pipe_sums
         state <= RUN;
       end
       RUN:
-      if (left == '0 && wait_cycles == 4'd0) begin
+      if (over == '1 && wait_cycles == 4'd0) begin
         wait_cycles <= 4'd11;  // the last products are added
         state <= SETTLE;
       end

@@ -4,8 +4,6 @@ package pipe_types;
   import vfu_types::*;
   parameter int AHEAD = 32;         // lines of a stream that may be asked for ahead, and results that may wait
   parameter int SILU_CYCLES = 94;
-  parameter int COLUMN_CYCLES = 13; // of one column's three steps: multiply, add, multiply
-  parameter int JOIN_CYCLES = 9;    // before the last of them
 
   parameter logic [31:0] EXP_LOG2E = 32'h3fb8aa3b;
   parameter logic [31:0] EXP_LN2_HI = 32'h3f318000;

@@ -287,7 +287,6 @@ module vector_pipes
   logic [511:0] shaped, shaped_next;
   logic [2:0] formed_beat, formed_last;
   logic [4:0] bad_now;
-  logic [31:0] packed_half;
   logic [511:0] results[AHEAD];
   assign formed_last = kind == QUANTIZES && !place_formed.alone ? {last_beat[1:0], 1'b1} : last_beat;
   assign formed_now = result_valid[0] && formed_beat == formed_last;

@@ -81,8 +81,6 @@ module vector_unit
   unit_t by_program, by_pipes, now;
   logic by_program_index;
   logic pipes, takes;  // that run, or ran last; that would take this command
-  logic [1:0] chosen;  // of commands, lines and ready signals: program, pipes
-  assign chosen = {pipes, !pipes};
 
   vfu programmed (
       .clk(clk),
@@ -125,15 +123,15 @@ module vector_unit
       .nonfinite_count(by_program.nonfinite_count),
       .nonfinite_row(by_program.nonfinite_row),
       .read_valid(by_program.read_valid),
-      .read_ready(read_ready && chosen[0]),
+      .read_ready(read_ready && !pipes),
       .read_bank(by_program.read_bank),
       .read_line(by_program.read_line),
       .read_tag(by_program.read_tag),
-      .line_valid(line_valid && chosen[0]),
+      .line_valid(line_valid && !pipes),
       .line_tag(line_tag),
       .line_data(line_data),
       .write_valid(by_program.write_valid),
-      .write_ready(write_ready && chosen[0]),
+      .write_ready(write_ready && !pipes),
       .write_bank(by_program.write_bank),
       .write_line(by_program.write_line),
       .write_bytes(by_program.write_bytes),
@@ -163,15 +161,15 @@ module vector_unit
         .nonfinite_count(by_pipes.nonfinite_count),
         .nonfinite_row(by_pipes.nonfinite_row),
         .read_valid(by_pipes.read_valid),
-        .read_ready(read_ready && chosen[1]),
+        .read_ready(read_ready && pipes),
         .read_bank(by_pipes.read_bank),
         .read_line(by_pipes.read_line),
         .read_tag(by_pipes.read_tag),
-        .line_valid(line_valid && chosen[1]),
+        .line_valid(line_valid && pipes),
         .line_tag(line_tag),
         .line_data(line_data),
         .write_valid(by_pipes.write_valid),
-        .write_ready(write_ready && chosen[1]),
+        .write_ready(write_ready && pipes),
         .write_bank(by_pipes.write_bank),
         .write_line(by_pipes.write_line),
         .write_bytes(by_pipes.write_bytes),
