@@ -42,17 +42,18 @@ def units_runner(units: Any, seed: int = rtl.SEED) -> Runner:
 
 def build(
     folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1,
-    unit: str = "fp16", depth: int = 8, primitives: Path | None = None,
+    unit: str = "fp16", depth: int = 8, primitives: Path | None = None, pipes: int = 0,
 ) -> Any:  # fmt: skip
     """One unit, of another size, or of other `sources` than overlays/rtl, built in `folder`,
-    loaded. `primitives`: a model of DSP58 or DSP48E2; the INT8 array is built with them."""
+    loaded. `primitives`: a model of DSP58 or DSP48E2; the INT8 array is built with them. `pipes`:
+    columns a cycle of the vector unit's pipes."""
     target = folder / rtl.LIBRARY
     named = [] if primitives is None else [f"{primitives.stem[:5]}=1", f"PRIMITIVES={primitives}"]
     subprocess.run(
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or SOURCES}", f"LANES={lanes}", f"ROWS={rows}",
-            f"DEPTH={depth}", f"UNITS={unit}", "OPT=-O0",
+            f"DEPTH={depth}", f"UNITS={unit}", f"PIPES={pipes}", "OPT=-O0",
             *named,
         ],
         check=True,

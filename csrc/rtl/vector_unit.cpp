@@ -1,4 +1,4 @@
-/* overlays/rtl/vfu/vfu.sv, simulated. */
+/* overlays/rtl/vfu/vector_unit.sv, simulated. */
 #include "VVfu.h"
 #include "VVfu___024root.h"
 #include "disturbed_run.hpp"
@@ -23,16 +23,26 @@ class VectorUnit : public SimulatedUnit {
 
     int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
                 uint64_t *cycles) override {
-        DisturbedUnit<VVfu> unit{
-            unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
-            [](const VVfu &one) -> uint32_t { return one.rootp->vfu__DOT__state; }};
+        DisturbedUnit<VVfu> unit{unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
+                                 state};
         return result(call, run_disturbed(unit, other_, call, how, counts, cycles));
     }
 
   private:
+    [[maybe_unused]] static constexpr uint32_t PROGRAMMED_STATES = 16;
+
     int result(lora_unit_call *call, int status) {
         take_counts(unit_, call);
         return status == LORA_OK && unit_->bad_index ? int{LORA_ERR_SIZE} : status;
+    }
+
+    /* Of the programmed unit, or behind those the pipes'. */
+    static uint32_t state(const VVfu &one) {
+#if LORA_RTL_PIPES
+        uint32_t of_pipes = one.rootp->vector_unit__DOT__many__DOT__piped__DOT__state;
+        if (of_pipes) return PROGRAMMED_STATES + of_pipes;
+#endif
+        return one.rootp->vector_unit__DOT__programmed__DOT__state;
     }
 
     /* The step's row that the unit asks for. */

@@ -1,7 +1,7 @@
 # The modules of a card (overlays/rtl/card/card.sv), packages first. RTL: the folder of the hardware source.
 CARD_PACKAGES := $(addprefix $(RTL)/,control/abi_types.sv control/rv32_types.sv control/sequencer_types.sv \
                    port/arena_types.sv router/router_types.sv dma/dma_types.sv fp/float_types.sv vfu/vfu_types.sv \
-                   vfu/vfu_program.sv mpu/mpu_types.sv channel/channel_types.sv adapter/adapter_types.sv attention/attention_types.sv \
+                   vfu/vfu_program.sv vfu/pipe_types.sv mpu/mpu_types.sv channel/channel_types.sv adapter/adapter_types.sv attention/attention_types.sv \
                    card/card_types.sv)
 CARD_CONTROL := $(addprefix $(RTL)/control/,rv32_expand.sv rv32_fetch.sv rv32_decode.sv rv32_alu.sv rv32_multiply.sv \
               rv32_divide.sv rv32_core.sv local_memory.sv soft_core.sv control_registers.sv unit_mailboxes.sv \
@@ -31,8 +31,10 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,delay_line.sv kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
               kv_lanes.sv kv_sums.sv kv_join.sv score_cap.sv \
     attention_scores.sv weight_pipe.sv attention_weights.sv attention_results.sv attention.sv attention_slot.sv)
-CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv int_to_float.sv) \
+CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv normal_quotient.sv int_to_float.sv) \
               $(addprefix $(RTL)/vfu/,vfu_operation.sv vfu_addresses.sv vfu_streams.sv vfu_fold.sv vfu_result.sv \
-              vector_lane.sv gelu_table.sv vector_core.sv vfu.sv vector_operands.sv vector_slot.sv vector_part.sv)
+              vector_lane.sv gelu_table.sv vector_core.sv vfu.sv pipe_delay.sv pipe_silu.sv pipe_column.sv \
+              pipe_factor.sv pipe_lines.sv pipe_sums.sv vector_pipes.sv vector_unit.sv vector_operands.sv vector_slot.sv \
+              vector_part.sv)
 CARD_SOURCES := $(CARD_PACKAGES) $(CARD_CONTROL) $(CARD_PORTS) $(CARD_DMA) $(CARD_VECTOR) $(CARD_MPU) $(CARD_ROUTER) \
                   $(addprefix $(RTL)/card/,step_feed.sv mail_commands.sv card_memory.sv card.sv)

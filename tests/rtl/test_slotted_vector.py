@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build, counted, run
+from tests.rtl.bench_rig import build, built, counted, run
 from tests.rtl.slots_rig import BANK_BYTES, SUMS, Cases, spoil, vector_command
 from tests.rtl_rig import mistaken
 from tests.unit.kernel_rig import CONTROL, ONCHIP, TABLES
@@ -39,15 +39,18 @@ def banks(cases: Cases) -> bytes:
     return b"".join(cases.rig.banks[bank].tobytes() for bank in (ONCHIP, CONTROL, TABLES))
 
 
-def write(path: Path, seed: int, count: int) -> dict[int, int]:
+def write(path: Path, seed: int, count: int, lines: bool = False) -> dict[int, int]:
     """As bench.cpp reads it: of each operation as many commands, every third one spoiled. How many
-    have each status."""
+    have each status. `lines`: rows begin at lines, as pipes take them."""
     cases, generator = Cases(seed), np.random.default_rng(seed)
     statuses: dict[int, int] = {}
     with path.open("wb") as file:
         for number in range(count):
             for name in sorted(declared()):
                 fields = vector_command(cases, name)
+                if lines:
+                    for row in ("x_offset", "y_offset", "z_offset"):
+                        fields[row] &= -64
                 if number % 3 == 2 and fields["columns"] and name not in SUMS:
                     spoil(cases, name, fields)
                 fill(cases, generator, name, fields)
@@ -68,6 +71,16 @@ def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
     statuses = write(tmp_path / "cases", seed, 6)
     assert statuses[abi.OK] >= 110 and len(statuses) == 4 and statuses[abi.ERR_ADDRESS] >= 5
     counts = counted(run(build("slotted", "bench_vector"), tmp_path / "cases", seed))
+    assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
+
+
+@pytest.mark.parametrize("seed", [6, pytest.param(7, marks=pytest.mark.long)])
+def test_bytes_with_pipes(tmp_path: Path, seed: int) -> None:
+    """Lines that are refused or fail meet commands of the pipes too."""
+    statuses = write(tmp_path / "cases", seed, 6, lines=True)
+    assert statuses[abi.OK] >= 110 and statuses[abi.ERR_ADDRESS] >= 5
+    bench = build("slotted", "bench_vector", folder=built("slotted") / "pipes_8", PIPES=8)
+    counts = counted(run(bench, tmp_path / "cases", seed))
     assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
 
 

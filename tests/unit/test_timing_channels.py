@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modelled cycles of matmuls on channels against those that were simulated, in cards of two and
-four."""
+"""Modelled cycles of matmuls on channels, and of vector commands in the pipes beside them, against
+those that were simulated, in cards of two and four."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from lora_host import abi
 from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.channel_counts import channel_counts, channel_kind, on_channels
-from lora_sdk.compile.isa import Matrix
+from lora_lab.timing.pipe_counts import on_pipes, pipe_counts
+from lora_sdk.compile.isa import Matrix, Vector
 
 W8A8, W4A8 = abi.WEIGHT_INT8, abi.WEIGHT_W4A8 | 7 << abi.WEIGHT_GROUP_SHIFT  # groups of 128
 
@@ -57,3 +58,37 @@ def test_what_the_channels_do_not_take() -> None:
     assert on_channels(4, command)
     assert not any(on_channels(4, replace(command, **other)) for other in others)
     assert not on_channels(0, command)
+
+
+# operation, columns, extra: from start to result of one row, two channels, latency 31
+PIPED = {
+    ("rms_sums", 512, 512): 435,
+    ("rms_apply", 512, 512): 275,
+    ("quantize", 512, 0): 135,
+    ("quantize", 1408, 0): 199,
+    ("rope", 1024, 64): 276,
+    ("residual", 512, 0): 156,
+    ("swiglu", 1408, 0): 385,
+}
+
+
+def vector(name: str, columns: int, extra: int, **fields: int) -> Vector:
+    op = getattr(abi, f"VEC_{name.upper()}")
+    return Vector(what=name, op=op, columns=columns, extra=extra, **fields)
+
+
+@pytest.mark.parametrize("case", PIPED)
+def test_a_vector_command_takes_what_was_simulated(case: tuple[str, int, int]) -> None:
+    command = vector(*case)
+    assert on_pipes(2, command) and not on_pipes(0, command)
+    found = card_costs().cycles(f"{case[0]}_pipes", pipe_counts(command, 1), 31)
+    assert found == pytest.approx(PIPED[case], rel=0.05)
+
+
+def test_what_the_pipes_do_not_take() -> None:
+    others = (
+        vector("residual", 512, 0, z_offset=2), vector("quantize", 512, 0, y_stride=32),
+        vector("rope", 480, 96), vector("rms_sums", 128, 512, first=8), vector("ln_sums", 512, 512),
+    )  # fmt: skip
+    assert not any(on_pipes(2, one) for one in others)
+    assert on_pipes(2, vector("quantize", 512, 0, z_offset=2))

@@ -17,6 +17,7 @@ module card
     parameter int TILES         = 4096,
     parameter int CHANNELS      = 0,       // as mpu_unit has them: channel i reads bank i by a port of its own
     parameter int BANKS         = CHANNELS > 0 ? CHANNELS : 1,
+    parameter int PIPES         = CHANNELS > 0 ? 16 : 0,  // as vector_unit has them
     parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
 ) (
     input  logic                  clk,
@@ -559,7 +560,9 @@ module card
       .bank_line_error(bank_line_error)
   );
   assign read_tag[OF_VFU][TAG_BITS-1:16] = '0;
-  vector_part vector_here (
+  vector_part #(
+      .PIPES(PIPES)
+  ) vector_here (
       .clk(vfu_clk),
       .rst(rst),
       .unit_announce(announces[VFU]),

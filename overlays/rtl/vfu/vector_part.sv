@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vector unit behind its slot: a unit of the sequencer on a port of memory.
-module vector_part (
+module vector_part #(
+    parameter int PIPES = 0  // as vector_unit has them
+) (
     input  logic               clk,
     input  logic               rst,
     // sequencer
@@ -122,7 +124,9 @@ module vector_part (
       .nonfinite_count(nonfinite_count),
       .nonfinite_row(nonfinite_row)
   );
-  vfu unit (
+  vector_unit #(
+      .PIPES(PIPES)
+  ) unit (
       .clk(clk),
       .rst(rst),
       .abort_valid(abort_valid),

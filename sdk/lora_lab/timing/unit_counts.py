@@ -23,6 +23,7 @@ from lora_lab.timing.matmul_counts import (
     stripe_columns,
 )
 from lora_lab.timing.move_counts import commit_counts, move_counts, store_counts
+from lora_lab.timing.pipe_counts import on_pipes, pipe_counts
 from lora_lab.timing.vector_counts import Counts, vector_counts
 from lora_sdk.compile import isa
 from lora_sdk.plan.collectives import Collective
@@ -116,6 +117,8 @@ def update(its: Counting, command: isa.Matrix, step: CardStep) -> Update | None:
 
 def _vector(its: Counting, command: isa.Vector, rows: Sequence[CardRow]) -> Found:
     kind = abi.names("VEC_")[command.op].removeprefix("LORA_VEC_").lower()
+    if on_pipes(its.channels, command):
+        return f"{kind}_pipes", pipe_counts(command, len(rows))
     return kind, vector_counts(command, len(rows), its.board.kv.head_dim)
 
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vector unit behind its slot, and the arbiter before memory. A test plays sequencer, step and memory.
-module slotted_vector (
+module slotted_vector #(
+    parameter int PIPES = 0
+) (
     input  logic            clk,
     input  logic            rst,
     input  logic            unit_announce,
@@ -83,7 +85,9 @@ module slotted_vector (
       .write_open(opens[0]), .unit_row(asked_row), .vector_row(is_vector), .vector_token(token),
       .vector_position(position)
   );
-  vfu unit (
+  vector_unit #(
+      .PIPES(PIPES)
+  ) unit (
       .clk(clk), .rst(rst), .op(op), .has_a(has_a), .has_b(has_b), .one_plus(one_plus), .columns(columns),
       .rows(rows), .head_dim(head_dim), .count(count), .first(first), .record(record), .x_bank(x_bank),
       .x_offset(x_offset), .x_stride(x_stride), .z_bank(z_bank), .z_offset(z_offset), .z_stride(z_stride),
