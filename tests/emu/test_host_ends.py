@@ -162,7 +162,7 @@ def test_an_unknown_list_and_a_wrong_block_are_refused(runner: Runner) -> None:
     offset = runner.plan.boards[0].control.block_offset
     with pytest.raises(Exception, match="header of 0 and block of 0 named"):
         runner.cluster.step(block, offset)
-    block[0:12] = b"".join(n.to_bytes(4, "little") for n in (64, 1, 64))
+    block[0:12] = b"".join(n.to_bytes(4, "little") for n in (64, abi.ABI_NUMBER, 64))
     block[12] = 1
     with pytest.raises(CommandError, match="list is not registered"):
         runner.cluster.step(block, offset)

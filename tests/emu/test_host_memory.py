@@ -37,7 +37,7 @@ def cluster(transport: Transport) -> Iterator[Cluster]:
 def test_what_is_open_says_who_it_is() -> None:
     with Cluster.open(cluster_file=TOPOLOGIES / "ring4.yaml", overlay=OVERLAY) as cluster:
         assert [info.serial for info in cluster.infos] == [101, 102, 103, 104]
-        assert cluster.infos[2].address.endswith("/2") and cluster.infos[2].kind == 0x280
+        assert cluster.infos[2].address == "emu:u280" and cluster.infos[2].kind == 0x280
         assert len(cluster.infos[0].banks) == 34 and len(cluster.cables) == 4
         assert cluster.size == 4 and "ring4.yaml" in cluster.why
 

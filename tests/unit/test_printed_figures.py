@@ -113,14 +113,14 @@ def test_a_design_that_fits_by_counts_says_what_its_counted_attention_would_add(
         notes = token_time(make_target("own-u280-4096", None, config, boards), "", 128).notes
         (note,) = (note for note in notes if "2 attention units" in note)
         found = re.search(r"would add ([\d.]+) ms to a plain token at context 128", note)
-        assert found is not None and float(found[1]) > 3
+        assert found is not None and float(found[1]) > 0.3
         assert words.format(found[1]) in " ".join(PAGES["docs/timing.md"].split())
         if boards == 1:
             assert all(f"would add {found[1]} ms a token" in page for page in PAGES.values())
     one = attention_ms(config, 1, 128, 1, 250e6)
     assert one == 2 * attention_ms(config, 1, 128, 2, 250e6)
     source = token_time(make_target(SOURCE, None, config, 1), "", 128)
-    assert 0.5 < one / source.breakdown_ms["attention"] < 1  # INT8 K and V, where it has FP16
+    assert 0.3 < one / source.breakdown_ms["attention"] < 0.7  # INT8 K and V, where it has FP16
     assert not token_time(make_target("lora-f", None, config, 1), "", 128).notes[2:]
 
 

@@ -57,8 +57,6 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
     chosen = load_overlay(name) if name else None
     facts_of, table = kind_of(file)
     facts = facts_of(file, chosen)
-    if chosen is not None:
-        facts["manifest"] = str(chosen.path)
     click.echo(json.dumps(facts, indent=2) if as_json else for_people(table(facts)))
     if facts.get("differences"):
         raise SystemExit(1)

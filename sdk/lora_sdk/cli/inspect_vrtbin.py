@@ -33,6 +33,7 @@ def inspect_vrtbin(path: Path, overlay: Overlay | None) -> dict[str, Any]:
         ],
     }
     if overlay is not None:
+        facts["manifest"] = str(overlay.path)
         facts["differences"] = differences(found, overlay)
     return facts
 

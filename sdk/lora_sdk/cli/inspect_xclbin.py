@@ -57,6 +57,7 @@ def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
     }
     if overlay is not None:
         facts["overlay"] = overlay.name
+        facts["manifest"] = str(overlay.path)
         facts["differences"] = [
             {"what": d.what, "found": d.found, "expected": d.expected}
             for d in differences(container, overlay)

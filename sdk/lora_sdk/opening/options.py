@@ -156,7 +156,7 @@ class EngineOptions:
     )
     kv_offload_dir: str | Path | None = option(
         None,
-        help="folder for a file that holds what --kv-offload would keep in memory; it is not kept",
+        help="folder for a file to hold that in place of memory; it is not kept",
         flags=("--kv-offload-dir",),
         metavar="DIR",
     )
