@@ -14,6 +14,7 @@ import numpy as np
 
 from lora_host import abi
 from tests.rtl.bench_rig import counted, run
+from tests.rtl_rig import ROOT
 from tests.unit.kernel_rig import CONTROL, KV_BANKS, NO_BANK, ONCHIP, TABLES, Rig
 from tests.unit.test_vector_operations import declared, native_runner
 
@@ -196,10 +197,16 @@ def spoil(cases: Cases, name: str, fields: dict[str, Any]) -> bool:
     return late
 
 
+def in_hardware() -> dict[str, int]:
+    """Of the declared operations those that the vector unit's source has."""
+    text = (ROOT / "overlays/rtl/vfu/vector_operands.sv").read_text()
+    return {name: n for name, n in declared().items() if f"LORA_VEC_{name})" in text}
+
+
 def vector_cases(seed: int, count: int) -> Cases:
     """Of each operation as many, half of them spoiled."""
     cases = Cases(seed)
-    names: Iterable[str] = sorted(declared())
+    names: Iterable[str] = sorted(in_hardware())
     for number in range(count):
         for name in names:
             fields = vector_command(cases, name)

@@ -22,12 +22,14 @@ from tests.adapter_folders import Folder, write_adapter
 from tests.calibrated import random_windows
 from tests.rtl import card_steps
 from tests.rtl.card_build import SURROUNDINGS, build, wide
+from tests.rtl.card_cases import WIDE, WIDE_LANES
 from tests.rtl.card_steps import Step, chain, llama
 from tests.rtl.card_table import compared
 from tests.rtl.column_overlays import channel_cards, column_overlay
 from tests.rtl.generations import Fault, Request
 from tests.rtl.step_cycles import Measured, measure
 from tests.rtl.test_card import compare, expected, generated
+from tests.unit import simulated_layer
 from tests.variants import Variant, write_checkpoint
 
 pytestmark = [pytest.mark.rtl, pytest.mark.slow, pytest.mark.usefixtures("cards")]
@@ -221,3 +223,18 @@ def test_weights_are_read_under_another_matmul(tmp_path: Path) -> None:
     (run,) = found.steps[-1]
     spent = {one.what: run.ends[index] - run.begins[index] for index, one in integers(found)}
     assert spent["matrix up"] < 8450
+
+
+@LONG
+@pytest.mark.parametrize("channels", sorted(simulated_layer.CHANNELS))
+def test_a_layer_of_llama2_7b_takes_the_cycles_that_pages_quote(
+    channels: int, tmp_path: Path
+) -> None:
+    """On cards as `make -C csrc/sim CHANNELS=32` builds them."""
+    layer = replace(WIDE["a layer of LLaMA2-7B"], overlay=overlay(channels, tmp_path))
+    folder = channel_cards(channels).parent / "wide"
+    measured = measure(layer, LATENCY, build(folder, CHANNELS=channels))
+    (found,) = compared(layer, measured, WIDE_LANES)
+    print(f"\nsimulated: {channels} channels, {found.simulated} cycles, modelled {found.modelled}")
+    assert abs(found.error) <= SLACK, found
+    assert found.simulated == simulated_layer.CHANNELS[channels]

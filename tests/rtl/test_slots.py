@@ -10,9 +10,8 @@ import pytest
 
 from lora_host import abi
 from tests.rtl.bench_rig import build
-from tests.rtl.slots_rig import Cases, attention_cases, vector_cases
+from tests.rtl.slots_rig import Cases, attention_cases, in_hardware, vector_cases
 from tests.rtl_rig import first_then_long, mistaken
-from tests.unit.test_vector_operations import declared
 
 pytestmark = pytest.mark.rtl
 
@@ -36,7 +35,7 @@ def vector_bench() -> Path:
 )
 def test_vector_commands(vector_bench: Path, tmp_path: Path, seed: int) -> None:
     found = vector_cases(seed, 60).run(vector_bench, tmp_path / "cases", seed)
-    least = LEAST | {f"op_{number}": 30 for number in declared().values()}
+    least = LEAST | {f"op_{number}": 30 for number in in_hardware().values()}
     few = {name: found.get(name, 0) for name, count in least.items() if found.get(name, 0) < count}
     assert not few
 

@@ -12,10 +12,9 @@ import pytest
 
 from lora_host import abi
 from tests.rtl.bench_rig import build, built, counted, run
-from tests.rtl.slots_rig import BANK_BYTES, SUMS, Cases, spoil, vector_command
+from tests.rtl.slots_rig import BANK_BYTES, SUMS, Cases, in_hardware, spoil, vector_command
 from tests.rtl_rig import mistaken
 from tests.unit.kernel_rig import CONTROL, ONCHIP, TABLES
-from tests.unit.test_vector_operations import declared
 
 pytestmark = [pytest.mark.rtl, pytest.mark.slow]
 
@@ -46,7 +45,7 @@ def write(path: Path, seed: int, count: int, lines: bool = False) -> dict[int, i
     statuses: dict[int, int] = {}
     with path.open("wb") as file:
         for number in range(count):
-            for name in sorted(declared()):
+            for name in sorted(in_hardware()):
                 fields = vector_command(cases, name)
                 if lines:
                     for row in ("x_offset", "y_offset", "z_offset"):
@@ -71,7 +70,7 @@ def test_bytes_of_the_native_kernels(tmp_path: Path, seed: int) -> None:
     statuses = write(tmp_path / "cases", seed, 6)
     assert statuses[abi.OK] >= 110 and len(statuses) == 4 and statuses[abi.ERR_ADDRESS] >= 5
     counts = counted(run(build("slotted", "bench_vector"), tmp_path / "cases", seed))
-    assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
+    assert counts["cases"] == 6 * len(in_hardware()) and counts["ended"] >= 10
 
 
 @pytest.mark.parametrize("seed", [6, pytest.param(7, marks=pytest.mark.long)])
@@ -81,7 +80,7 @@ def test_bytes_with_pipes(tmp_path: Path, seed: int) -> None:
     assert statuses[abi.OK] >= 110 and statuses[abi.ERR_ADDRESS] >= 5
     bench = build("slotted", "bench_vector", folder=built("slotted") / "pipes_8", PIPES=8)
     counts = counted(run(bench, tmp_path / "cases", seed))
-    assert counts["cases"] == 6 * len(declared()) and counts["ended"] >= 10
+    assert counts["cases"] == 6 * len(in_hardware()) and counts["ended"] >= 10
 
 
 @pytest.mark.long

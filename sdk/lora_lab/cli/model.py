@@ -326,7 +326,7 @@ def _list(as_json: bool) -> None:
     from lora_host.overlay import overlay_names
     from lora_lab.timing.designs import design_names, load_design
     from lora_lab.timing.facts import board_facts, board_names
-    from lora_lab.timing.source_target import SOURCE_TARGETS
+    from lora_lab.timing.source_target import CHANNELS, SOURCE_TARGETS
     from lora_lab.timing.wide_card import wide_card, wide_names
     from lora_sdk.model.shapes import SHAPES
 
@@ -344,7 +344,11 @@ def _list(as_json: bool) -> None:
     for name, design in designs.items():
         show(f"  {name:<18} {', '.join(design.boards):<24} {design.title}")
     for name, overlay in SOURCE_TARGETS.items():
-        show(f"  {name:<18} {'u280':<24} hardware source of overlays/rtl, clock of {overlay}")
+        with_channels = " with 32 channels and pipes" if name == CHANNELS else ""
+        show(
+            f"  {name:<18} {'u280':<24} hardware source of overlays/rtl{with_channels}, clock of "
+            f"{overlay}"
+        )
     for name in wide_names():
         card = wide_card(name)
         show(f"  {name:<18} {card.board:<24} {card.title}")

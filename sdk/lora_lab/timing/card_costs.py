@@ -23,7 +23,8 @@ CONTROL = "control"  # the kind of what a step takes besides its commands
 class CardCosts:
     """Cycles by kind and count, each [cycles, reads]: cycles besides memory's latency, and how
     often that is waited for. `between`: from the end of a command to the start of one that waits
-    for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays)."""
+    for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays). `line_rate`: lines a
+    cycle that a channel's bank gives, 1 in the simulations that these were measured in."""
 
     lanes: int
     rows: int
@@ -32,12 +33,13 @@ class CardCosts:
     between: float
     tile: Mapping[str, tuple[float, float]]
     units: Mapping[str, Mapping[str, tuple[float, float]]]
+    line_rate: float = 1.0
 
     def arrays(self, latency: float) -> Arrays:
         """The MPU's arrays."""
         fill, store = (pair[0] + pair[1] * latency for pair in (self.fill, self.store))
         tile = {kind: pair[0] + pair[1] * latency for kind, pair in self.tile.items()}
-        return Arrays(self.lanes, self.rows, fill, store, tile)
+        return Arrays(self.lanes, self.rows, fill, store, tile, self.line_rate)
 
     def cycles(self, kind: str, counts: Counts, latency: float) -> float:
         """Of a command of that kind where memory answers after `latency` cycles. RequestError: the

@@ -28,24 +28,24 @@ def channel_kind(command: Matrix) -> str:
     return f"{matmul_kind(command)}_channels"
 
 
-def channel_counts(channels: int, command: Matrix, rows: int) -> Counts:
-    """Of a command on `rows` rows."""
+def channel_counts(channels: int, command: Matrix, rows: int, line_rate: float = 1.0) -> Counts:
+    """Of a command on `rows` rows, where a bank gives `line_rate` lines a cycle."""
     passes = ceil(rows / ROWS)
     tiles = ceil(ceil(command.n / CHUNK) / channels)
     scaled = bool(command.flags & abi.FLAG_ROW_SCALES)
     return {
         "command": 1,
         "pass": passes,
-        "cycle": passes * tiles * _tile_cycles(command),
+        "cycle": passes * tiles * _tile_cycles(command, line_rate),
         "x_line": rows * (ceil(command.k / abi.LINE_BYTES) + scaled),
     }
 
 
-def _tile_cycles(command: Matrix) -> int:
+def _tile_cycles(command: Matrix, line_rate: float) -> float:
     """Of a tile of 32 columns, which are added one a cycle."""
     if matmul_kind(command) == "w8a8":
-        return eight_bit_tile(command.k).lines
+        return eight_bit_tile(command.k).lines / line_rate
     blocks = ceil(command.k / abi.BLOCK_K)
     group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
     lines = blocks * (abi.BLOCK_K // 4 + 1 + abi.BLOCK_K // group)
-    return max(lines, four_bit_tile(command.k, group).passes * CHUNK // PASS)
+    return max(lines / line_rate, four_bit_tile(command.k, group).passes * CHUNK // PASS)

@@ -10,7 +10,7 @@ from lora_host import abi
 from lora_host.boards import load_board
 from lora_host.errors import RequestError
 from lora_host.naming import counted
-from lora_host.overlay import load_overlay
+from lora_host.overlay import COLUMN, load_overlay
 from lora_host.sim import MEMORY_NS
 from lora_lab.timing import step as steps
 from lora_lab.timing.card_costs import card_costs
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from lora_lab.timing.schedule import Timeline
     from lora_sdk.model.spec import ModelConfig
 
-SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280"}
-"""Its name as a design, and the overlay whose clock, banks and lists it has."""
+CHANNELS = "channels-u280"
+SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_w4a8_u280"}
+"""Names as designs, and the overlay whose clock, banks and lists they have; with channels each
+column tile lies in one of its banks."""
+LINE_RATE = 0.75  # lines a cycle that a bank of HBM gives, as the wide card's
 SOURCE_LANES = 32  # FP16 lanes of overlays/rtl/card/card.sv and of vendor/card_kernel.sv
 
 
@@ -48,12 +51,24 @@ class SourceTarget:
                 "use --boards 1"
             )
         overlay = load_overlay(SOURCE_TARGETS[name])
+        costs = replace(card_costs(), lanes=SOURCE_LANES)
+        if name == CHANNELS:
+            overlay = replace(overlay, merge=COLUMN)
+            costs = replace(costs, line_rate=LINE_RATE)
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
         port, peak = abi.LINE_BYTES * overlay.clock_hz, board_facts(overlay.board.name)
-        notes.append(
-            f"its memory, the roof here, is one port of a line a cycle: {port / 1e9:g} GB/s of the "
-            f"board's {peak.bytes_per_second / 1e9:g}"
-        )
+        if overlay.channels:
+            port *= overlay.channels * LINE_RATE
+            notes.append(
+                f"{overlay.channels} channels, each with {LINE_RATE:g} of a line a cycle (assumed): "
+                f"{port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; the other "
+                "units share one port of a line a cycle"
+            )
+        else:
+            notes.append(
+                f"its memory, the roof here, is one port of a line a cycle: {port / 1e9:g} GB/s of "
+                f"the board's {peak.bytes_per_second / 1e9:g}"
+            )
         if config.quantization is None:
             config = quantized_as(config, overlay.precision)
             assert config.quantization is not None
@@ -68,9 +83,8 @@ class SourceTarget:
         self.clock_hz, self.row_limit = float(overlay.clock_hz), plan.row_limit
         commands = lower(config, plan, 0, unit_scales(config))
         self._lists = ListTiming(machine_of_overlay(overlay), plan, 0, commands)
-        costs = replace(card_costs(), lanes=SOURCE_LANES)
         self._card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * overlay.clock_hz, costs)
-        products = 128 * self.clock_hz  # of the INT8 array: a line of 128 4-bit weights a cycle
+        products = 128 * self.clock_hz * max(1, overlay.channels)  # a line of 4-bit weights a cycle
         self.roofs = Roofs(port, products, 0.0)
 
     def decode(self, context: int) -> Totals:

@@ -77,7 +77,8 @@ def unit_counts(its: Counting, command: isa.Command, step: CardStep) -> Found | 
 
 def _matmul(its: Counting, command: isa.Matrix, rows: Sequence[CardRow]) -> Found:
     if on_channels(its.channels, command):
-        return channel_kind(command), channel_counts(its.channels, command, len(rows))
+        counts = channel_counts(its.channels, command, len(rows), its.arrays.line_rate)
+        return channel_kind(command), counts
     return matmul_kind(command), matmul_counts(its.arrays, command, len(rows))
 
 
