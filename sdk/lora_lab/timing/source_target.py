@@ -56,7 +56,7 @@ class SourceTarget:
             overlay = replace(overlay, merge=COLUMN)
             costs = replace(costs, line_rate=LINE_RATE)
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
-        port, peak = abi.LINE_BYTES * overlay.clock_hz, board_facts(overlay.board.name)
+        port, peak = float(abi.LINE_BYTES * overlay.clock_hz), board_facts(overlay.board.name)
         if overlay.channels:
             port *= overlay.channels * LINE_RATE
             notes.append(
@@ -84,7 +84,7 @@ class SourceTarget:
         commands = lower(config, plan, 0, unit_scales(config))
         self._lists = ListTiming(machine_of_overlay(overlay), plan, 0, commands)
         self._card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * overlay.clock_hz, costs)
-        products = 128 * self.clock_hz * max(1, overlay.channels)  # a line of 4-bit weights a cycle
+        products = 128 * self.clock_hz * max(1, overlay.channels)  # a line of weights a cycle
         self.roofs = Roofs(port, products, 0.0)
 
     def decode(self, context: int) -> Totals:
