@@ -61,8 +61,8 @@ class SourceTarget:
             port *= overlay.channels * LINE_RATE
             notes.append(
                 f"{overlay.channels} channels, each with {LINE_RATE:g} of a line a cycle, "
-                f"assumed: {port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; the other "
-                "units share one port of a line a cycle"
+                f"assumed: {port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; the "
+                "other units share one port of a line a cycle"
             )
         else:
             notes.append(
