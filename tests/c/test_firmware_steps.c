@@ -29,7 +29,7 @@ static void test_header(void) {
         uint32_t offset, value, code;
     } bad[] = {
         {offsetof(struct lora_step, size), 63, LORA_ERR_SIZE},
-        {offsetof(struct lora_step, abi), 2, LORA_ERR_ABI},
+        {offsetof(struct lora_step, abi), LORA_ABI_NUMBER + 1, LORA_ERR_ABI},
         {offsetof(struct lora_step, bytes), 0xffffffff, LORA_ERR_ADDRESS},
         {offsetof(struct lora_step, bytes), LIST_AT - STEP_AT + 1, LORA_ERR_ADDRESS},
         {offsetof(struct lora_step, bytes), ROWS_AT + 63, LORA_ERR_SIZE},

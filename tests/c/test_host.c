@@ -145,7 +145,7 @@ static void check_program(void) {
         if (i == 4) bench.image.code[3] ^= 1;
         if (i == 5) bench.program.image_bytes = 31;
         if (i == 6) bench.program.board_kind = LORA_BOARD_V80;
-        if (i == 7) bench.program.abi = 2;
+        if (i == 7) bench.program.abi = LORA_ABI_NUMBER + 1;
         if (i == 8) bank = TEST_BANKS;
         if (i == 9) bench.program.size--, want = LORA_ERR_ARGUMENT;
         CHECK(lora_cluster_program(cluster, 0, &bench.program, bank, &failure) == want);
