@@ -46,7 +46,7 @@ def test_answers_have_the_conversation_before_them_until_a_reset(trained: Path) 
     done = command(
         LORA, "chat", "--model", trained, "--system", "kind", "-n", 6, input=said.encode()
     )
-    assert done.returncode == 0
+    assert done.returncode == 1
     with Engine(trained) as engine:
         history = [{"role": "system", "content": "kind"}, {"role": "user", "content": "hello"}]
         first = engine.chat(history, max_tokens=6)
