@@ -117,4 +117,4 @@ def test_the_boards_agree_with_peft(name: str, kind: str, peft: Any, tmp_path: P
         got = driver.step({1: tokens})[1]
     assert info.blocks == KINDS[kind].get("blocks", 1)
     assert np.abs(got - want).max() <= ADAPTED.get(name, BOUND["init"]) * want.std()
-    assert np.abs(base - want).max() > 20 * BOUND["init"] * want.std()
+    assert np.abs(base - want).max() > 15 * BOUND["init"] * want.std()

@@ -57,6 +57,9 @@ def load() -> Any | None:
     """The library; None where it is not installed."""
     for path in _paths():
         try:
+            if Path(path).is_absolute():  # NVRTC opens its other part by name, without a folder
+                for part in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
+                    ctypes.CDLL(str(part))
             return ctypes.CDLL(path)
         except OSError:
             continue
