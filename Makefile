@@ -201,6 +201,10 @@ $(VENV)/.installed-rtl: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet 'lora-fpga[rtl]'
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet 'lora-fpga[docs]'
+	touch $@
+
 $(VENV)/.installed-release: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet 'lora-fpga[release]'
 	touch $@
