@@ -240,7 +240,7 @@ def test_a_campaign_says_how_its_runs_end(folder: Path) -> None:
         text=True, timeout=10 * SECONDS,
     )  # fmt: skip
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    assert "1 runs in" in done.stdout + done.stderr and "0 failed" in done.stdout + done.stderr
+    assert "1 run in" in done.stdout + done.stderr and "0 failed" in done.stdout + done.stderr
 
 
 def states(folder: Path) -> list[str]:

@@ -205,8 +205,17 @@ def _found(part: bytes, *variables: bytes) -> list[int]:
 
 
 def _only(part: bytes, *variables: bytes) -> int:
-    (found,) = _found(part, *variables)
-    return found
+    """The one process; a child that it has forked and that runs nothing else yet is none."""
+    found = _found(part, *variables)
+    (first,) = (process for process in found if _parent(process) not in found)
+    return first
+
+
+def _parent(process: int) -> int:
+    """0 for a process that has ended."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _end_stopped(*variables: bytes) -> None:
