@@ -205,16 +205,14 @@ def _found(part: bytes, *variables: bytes) -> list[int]:
 
 
 def _only(part: bytes, *variables: bytes) -> int:
-    """The one process; a child that it has forked and that runs nothing else yet is none."""
-    found = _found(part, *variables)
-    (first,) = (process for process in found if _parent(process) not in found)
-    return first
+    """The process that began last: one of the run before may still be ending."""
+    return max(_found(part, *variables), key=_began)
 
 
-def _parent(process: int) -> int:
-    """0 for a process that has ended."""
+def _began(process: int) -> int:
+    """When, in the system's ticks; 0 for a process that has ended."""
     with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     return 0
 
 
