@@ -246,7 +246,8 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
 def test_every_kind_of_operation_is_computed() -> None:
     from lora_prefill.exact.operations import STEPS
 
-    assert set(STEPS) == set(ops.KINDS)
+    refused = {ops.Route, ops.ExpertMatmul}  # models with experts, when the engine opens
+    assert set(STEPS) == set(ops.KINDS) - refused
 
 
 def test_an_engine_gives_the_same_texts(tmp_path: Path) -> None:
