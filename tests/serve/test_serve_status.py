@@ -147,7 +147,7 @@ def test_top_as_json_and_as_a_table(pair: Served, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     jsonschema.validate(json.loads(done.stdout), SCHEMA)
     drawn = command(LORA, *given).stdout.decode()
-    assert "demo on 2 emulated boards  ready" in drawn and drawn.count("u280") == 2
+    assert "demo on 2 emulated boards  ready" in drawn and drawn.count("emu:u280  u280") == 2
     assert "all 1 link up" not in drawn and "the link is up" in drawn
 
 
