@@ -237,9 +237,10 @@ int emu_control_write(struct emu_board *board, uint32_t offset, uint32_t value,
                       struct lora_failure *failure);
 int emu_control_start(struct emu_board *board, struct lora_failure *failure);
 
-/* weights_read.c: bytes of blocks that a matmul reads; whether a row of an EXPERTS chose one. */
+/* weights_read.c: bytes of blocks that a matmul reads; which experts some row of an EXPERTS chose.
+ */
 uint64_t emu_weights_read(const struct lora_unit_call *call);
-bool emu_chose(const struct lora_unit_call *call, uint32_t expert);
+void emu_chosen(const struct lora_unit_call *call, bool chosen[LORA_MAX_EXPERTS]);
 
 /* units.c */
 void emu_units_init(struct emu_board *board);

@@ -74,7 +74,10 @@ static void reads_experts(struct reader *reader, const struct lora_experts *c) {
                       ((c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
     uint32_t requests = (blocks + c->merge - 1u) / c->merge;
     uint64_t lines = (uint64_t)c->merge * lora_weight_block_bytes(c->weight_type) / LINE;
+    bool chosen[LORA_MAX_EXPERTS];
+    emu_chosen(reader->call, chosen);
     for (uint32_t expert = 0; expert < c->experts; expert++) {
+        if (!chosen[expert]) continue;
         uint64_t request = c->first + (uint64_t)expert * requests;
         struct lora_matrix own = {
             .bank_first = c->bank_first,
@@ -85,7 +88,7 @@ static void reads_experts(struct reader *reader, const struct lora_experts *c) {
             .first = (uint16_t)(request % c->bank_count),
             .k = c->k,
             .n = c->n};
-        if (emu_chose(reader->call, expert)) reads_weights(reader, &own);
+        reads_weights(reader, &own);
     }
 }
 

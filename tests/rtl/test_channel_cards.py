@@ -66,6 +66,9 @@ def cards(channels: int) -> Mapping[str, str]:
         pytest.param(2, 2, "w4a8", marks=LONG),
         pytest.param(2, 1, "w8a8_mixed", marks=LONG),  # FP16 matmuls, which the other array has
         pytest.param(2, 1, "w4a16", marks=LONG),
+        pytest.param(8, 1, "w8a8", marks=LONG),
+        pytest.param(32, 1, "w4a8", marks=LONG),
+        pytest.param(32, 1, "w8a8", marks=LONG),
     ],
 )
 def test_tokens_bytes_and_frames_are_those_of_emulated_boards(

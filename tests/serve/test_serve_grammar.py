@@ -303,13 +303,13 @@ def test_compiled_grammars_are_kept_up_to_a_size(
     grammars = [LLMatcher.grammar_from_regex(letter) for letter in "abcde"]
     for grammar in (*grammars[:3], grammars[0], grammars[3]):
         compiler.compiled(grammar, 1)
-    assert list(compiler._known) == [grammars[i] for i in (1, 2, 0, 3)]
+    assert list(compiler.kept) == [grammars[i] for i in (1, 2, 0, 3)]
     compiler.compiled(grammars[4], 1)  # which is too large by itself
-    assert not compiler._known
+    assert not compiler.kept
     monkeypatch.setattr(constraint_module, "in_use", lambda: None)
     for number in range(40):
         compiler.compiled(LLMatcher.grammar_from_regex(str(number)), 1)
-    assert 4 <= len(compiler._known) <= 16
+    assert 4 <= len(compiler.kept) <= 16
 
 
 @pytest.mark.slow
@@ -319,5 +319,5 @@ def test_what_a_grammar_takes_is_counted_and_given_back(server: Served) -> None:
     large = LLMatcher.grammar_from_lark("start: /a{9999}/~99")
     before = memory(os.getpid(), "VmRSS")
     compiler.compiled(large, 1)
-    assert compiler._known[large][1] > 4 << 20
+    assert compiler.kept[large] > 4 << 20
     assert memory(os.getpid(), "VmRSS") - before < 90  # 200 MB at the peak

@@ -103,13 +103,12 @@ def test_each_familys_mixtures_load(family: str, mixture: str, tmp_path: Path) -
     assert checkpoint.config.quantization is not None
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(gguf.MODEL_ARCH_NAMES.values()) - {"clip-vision"}), ids=str
-)
+KNOWN = {gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH[one]] for one in ARCHITECTURES.values()}
+OTHERS = set(gguf.MODEL_ARCH_NAMES.values()) - KNOWN - {"clip-vision"}
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
 def test_each_other_architecture_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    known = {gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH[one]] for one in ARCHITECTURES.values()}
-    if name in known:
-        pytest.skip("supported")
     writer = gguf.GGUFWriter(tmp_path / "a.gguf", name)
     writer.add_block_count(1)
     writer.add_tensor("token_embd.weight", np.zeros((32, 32), np.float32))

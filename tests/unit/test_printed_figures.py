@@ -66,6 +66,24 @@ def test_tables_of_our_own_designs_have_what_the_model_says(page: str, mode: str
             assert shown(rate(design, boards, model, context, mode), speed), (design, boards)
 
 
+REACHED = re.compile(
+    r"^\| (\d) x (U280|V80) \| [\d.]+ \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| \d+ \|",
+    re.MULTILINE,
+)
+
+
+def test_what_our_designs_would_reach_has_its_parts() -> None:
+    """Dispatch, host accesses and sums of weights, ms, and tokens/s."""
+    found = REACHED.findall(PAGES["docs/timing.md"])
+    assert len(found) == 4
+    for boards, board, *shares, speed in found:
+        target = make_target(f"own-{board.lower()}", None, shape_config("llama2-7b"), int(boards))
+        report = token_time(target, "", 128)
+        for name, share in zip(("dispatch", "host", "scrub"), shares, strict=True):
+            assert shown(report.breakdown_ms[name], share), (boards, board, name)
+        assert shown(report.tokens_per_second, speed), (boards, board)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_what_has_no_hardware_is_called_so(page: str) -> None:
     for line in PAGES[page].splitlines():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from random import Random
 from typing import Any
@@ -100,7 +101,8 @@ def test_there_is_no_bound(name: str) -> None:
 
 def test_the_demo_model_has_one() -> None:
     tokenizer = Tokenizer(demo_model_path(), 4096)
-    assert tokenizer.longest == 1 + max(map(len, tokenizer._backend.get_vocab()))
+    vocabulary = json.loads(tokenizer.definition())["model"]["vocab"]
+    assert tokenizer.longest == 1 + max(map(len, vocabulary))
 
 
 def test_what_composes_to_a_character_is_four_times_as_long_at_most() -> None:

@@ -62,7 +62,8 @@ class SourceTarget:
             notes.append(
                 f"{overlay.channels} channels, each with {LINE_RATE:g} of a line a cycle, "
                 f"assumed: {port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; the "
-                "other units share one port of a line a cycle"
+                "other units share one port of a line a cycle; refresh, and waits of channels and "
+                "units for each other at a bank, are not charged"
             )
         else:
             notes.append(

@@ -17,6 +17,7 @@ from lora_sdk.cli.laboratory import MISSING, laboratory
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.model_files import model_files
 from lora_sdk.model.shapes import find_shape
+from lora_sdk.model.weight_formats import schemes
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.formats import quantized_as
@@ -27,7 +28,6 @@ from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-QUANTIZED = ("w8a8", "w4a8", "w4a16")
 OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv",
            "gguf_weights")  # fmt: skip
 
@@ -140,7 +140,7 @@ def _shape(name: str | None, overlay: str | None) -> ModelConfig | None:
     if config is None:
         return None
     precision = "fp16" if overlay is None else load_overlay(overlay).precision
-    return config if precision not in QUANTIZED else quantized_as(config, precision)
+    return config if precision not in schemes() else quantized_as(config, precision)
 
 
 def _formats(config: ModelConfig) -> str:

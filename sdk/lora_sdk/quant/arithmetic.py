@@ -16,6 +16,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.model.alibi import score_bias
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import Activation, ModelConfig
+from lora_sdk.quant.recipe import refuse_experts
 
 F32 = NDArray[np.float32]
 Soft = Callable[[F32, F32], F32]
@@ -226,9 +227,9 @@ class _Pass:
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
 
-    def refused(self, op: ops.Operation) -> None:
-        """Recipe.check refuses models that have it."""
-        raise NotImplementedError(type(op).__name__)
+    def experts(self, op: ops.Operation) -> None:
+        """RequestError, as at the beginning (Recipe.check)."""
+        refuse_experts(self.config)
 
     def nothing(self, op: ops.Operation) -> None:
         """Rows are unchanged."""
@@ -249,8 +250,8 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.ScaleLogits: _Pass.scale_logits,
     ops.CapLogits: _Pass.cap_logits,
     ops.Argmax: _Pass.nothing,
-    ops.Route: _Pass.refused,
-    ops.ExpertMatmul: _Pass.refused,
+    ops.Route: _Pass.experts,
+    ops.ExpertMatmul: _Pass.experts,
 }
 
 

@@ -88,11 +88,7 @@ class Recipe:
     def check(self, config: ModelConfig) -> None:
         """RequestError names a matrix whose K is not a multiple of the group, or says that the
         model has experts."""
-        if config.experts is not None:
-            raise RequestError(
-                f"{config.architecture}: mixtures of experts are not quantized so far; they run in"
-                " FP16"
-            )
+        refuse_experts(config)
         if not self.four_bit:
             return
         for name, k in _inputs(config).items():
@@ -102,6 +98,14 @@ class Recipe:
                     f"{name}: K is {k}, not a multiple of the group of {self.group}; "
                     + (f"use --group {fitting}" if fitting else "no group divides every K")
                 )
+
+
+def refuse_experts(config: ModelConfig) -> None:
+    """RequestError if the model has experts."""
+    if config.experts is not None:
+        raise RequestError(
+            f"{config.architecture}: mixtures of experts are not quantized so far; they run in FP16"
+        )
 
 
 def fitting_group(config: ModelConfig, group: int) -> int | None:

@@ -85,6 +85,11 @@ class Compiler:
         self._keep(grammar, found)
         return Constraint(found[0], sequences, grammar)
 
+    @property
+    def kept(self) -> dict[str, int]:
+        """Grammars that are kept compiled, the one used last at the end, and their bytes."""
+        return {grammar: size for grammar, (_, size) in self._known.items()}
+
     def _keep(self, grammar: str, found: tuple[LLMatcher, int]) -> None:
         """As the last one that was used; the first ones go where they are too many or too large."""
         self._known[grammar] = found
