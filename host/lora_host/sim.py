@@ -46,11 +46,13 @@ class _Counts(ctypes.Structure):
 @dataclass(frozen=True)
 class Bench:
     """What tests want of simulated cards. `seed`: not 0, and memory and links answer now and then.
-    `latency`: cycles after which memory answers, banks of any rate; 0: as the board's data say.
+    `latency`: cycles after which memory answers; 0: latency and rates are as the board's data say.
+    `line_rate`: lines a cycle that each bank gives where `latency` is set; 0: of any rate.
     `told`: called as lora_sim_config says. `library`: another one than this package's."""
 
     seed: int = 0
     latency: int = 0
+    line_rate: float = 0.0
     told: Callable[[int, int, int, int], None] | None = None
     library: Any = None
 
@@ -176,7 +178,7 @@ def _config(overlay: Overlay, boards: int, bench: Bench) -> _Config:
     for bank in overlay.board.banks:
         spacing[bank.index] = max(_SPACING, round(_LINE * clock / bank.bandwidth * _SPACING))
     if bench.latency:
-        spacing = [0] * len(spacing)
+        spacing = [round(_SPACING / bench.line_rate) if bench.line_rate else 0] * len(spacing)
     return _Config(
         size=ctypes.sizeof(_Config),
         boards=boards,

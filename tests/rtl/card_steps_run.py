@@ -1,6 +1,7 @@
 """A process whose emulated boards are simulated cards: runs the steps that its first argument asks
-for, where memory answers after the cycles of its second, and prints what the cards have told:
-board, cycle, command of a list or OPERATION, whether it ends."""
+for, where memory answers after the cycles of its second and a bank gives lines at the rate of its third
+(0: any), and prints what the cards have told: board, cycle, command of a list or OPERATION, whether
+it ends."""
 
 from __future__ import annotations
 
@@ -13,6 +14,10 @@ from tests.rtl.card_steps import from_text, run  # isort: skip
 
 if __name__ == "__main__":
     told: list[tuple[int, ...]] = []
-    simulated_cards.use(latency=int(sys.argv[2]), told=lambda *one: told.append(one))
+    simulated_cards.use(
+        latency=int(sys.argv[2]),
+        line_rate=float(sys.argv[3]),
+        told=lambda *one: told.append(one),
+    )
     run(from_text(sys.argv[1]))
     print(json.dumps(told))

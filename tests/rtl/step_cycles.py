@@ -59,10 +59,12 @@ def runs_of(told: Iterable[tuple[int, int, int, int]]) -> dict[int, list[Run]]:
     return found
 
 
-def measure(request: Request, latency: int, cards: Path | None = None) -> Measured:
-    """The request's steps where memory answers after `latency` cycles. `cards`: the library of
-    simulated cards, those of narrow arrays if None."""
-    arguments = ["-m", "tests.rtl.card_steps_run", to_text(request), str(latency)]
+def measure(
+    request: Request, latency: int, cards: Path | None = None, rate: float = 0.0
+) -> Measured:
+    """The request's steps where memory answers after `latency` cycles and a bank gives `rate` lines
+    a cycle, 0: any. `cards`: the library of simulated cards, those of narrow arrays if None."""
+    arguments = ["-m", "tests.rtl.card_steps_run", to_text(request), str(latency), str(rate)]
     done = in_process(arguments, "card", variables={"LORA_TEST_CARDS": str(cards or narrow())})
     assert done.returncode == 0, done.stderr
     by_board = runs_of(json.loads(done.stdout.splitlines()[-1]))

@@ -39,7 +39,7 @@ class CardCosts:
         """The MPU's arrays."""
         fill, store = (pair[0] + pair[1] * latency for pair in (self.fill, self.store))
         tile = {kind: pair[0] + pair[1] * latency for kind, pair in self.tile.items()}
-        return Arrays(self.lanes, self.rows, fill, store, tile, self.line_rate)
+        return Arrays(self.lanes, self.rows, fill, store, tile)
 
     def cycles(self, kind: str, counts: Counts, latency: float) -> float:
         """Of a command of that kind where memory answers after `latency` cycles. RequestError: the

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from lora_lab.timing.card_costs import CONTROL, CardCosts, card_costs
 from lora_lab.timing.card_step import CardStep
+from lora_lab.timing.channel_counts import LINES, channel_lines, on_channels
 from lora_lab.timing.list_ops import fixed_fields
 from lora_lab.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_lab.timing.ops import CONTROL as CONTROL_UNIT
@@ -81,11 +82,20 @@ class CardTiming:
             category = CATEGORY[fields["unit"]]
             if isinstance(command, isa.Attention):
                 category = ATTENTION
-            start = self.costs.between
-            ops.append(Op(**fields, start=start, category=category, compute=known[sizes]))
+            op = Op(**fields, start=self.costs.between, category=category, compute=known[sizes])
+            op.stream = self._stream(command, step)
+            ops.append(op)
         ops = [op if op.compute else replace(op, start=0.0) for op in ops]
-        timeline = schedule(ops, keep=True)
+        timeline = schedule(ops, LINES / self.costs.line_rate, keep=True)
         return CardTime(timeline.cycles + self.besides(step), timeline, ops)
+
+    def _stream(self, command: isa.Command, step: CardStep) -> float:
+        """Cycles in which a channel's bank gives the lines of a matmul: also under what is before
+        it, as far as they fit the channel's buffer."""
+        channels, rows = self._counting.channels, step.of(command.flags)
+        if not (rows and isinstance(command, isa.Matrix) and on_channels(channels, command)):
+            return 0.0
+        return channel_lines(channels, command, len(rows)) / self.costs.line_rate
 
     def besides(self, step: CardStep) -> float:
         """Cycles before the first command and after the last one."""

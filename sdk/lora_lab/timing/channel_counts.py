@@ -1,7 +1,7 @@
 """What a matmul on channels of a card (overlays/rtl/channel) makes the busiest one do: how often,
 by name. `pass`: over the weights, for as many rows as a channel takes at once. `cycle`: in which
 it takes a line of weights, or adds a part of W4A8 to its columns' sums, whichever lasts longer;
-lines, scales and bias are there in time. `x_line` of x, or of a row's
+scales and bias are there in time, lines as `channel_lines` are. `x_line` of x, or of a row's
 scale, which all channels are given."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from lora_lab.timing.vector_counts import CHUNK, Counts
 from lora_sdk.compile.isa import Matrix
 
 ROWS = 2  # CHANNEL_ROWS of integer_arrays.sv
+LINES = 4096  # of a channel's buffer, LINES of the same
 
 
 def on_channels(channels: int, command: Matrix) -> bool:
@@ -28,24 +29,38 @@ def channel_kind(command: Matrix) -> str:
     return f"{matmul_kind(command)}_channels"
 
 
-def channel_counts(channels: int, command: Matrix, rows: int, line_rate: float = 1.0) -> Counts:
-    """Of a command on `rows` rows, where a bank gives `line_rate` lines a cycle."""
+def channel_counts(channels: int, command: Matrix, rows: int) -> Counts:
+    """Of a command on `rows` rows, whose lines are there in time."""
     passes = ceil(rows / ROWS)
     tiles = ceil(ceil(command.n / CHUNK) / channels)
     scaled = bool(command.flags & abi.FLAG_ROW_SCALES)
     return {
         "command": 1,
         "pass": passes,
-        "cycle": passes * tiles * _tile_cycles(command, line_rate),
+        "cycle": passes * tiles * _tile_cycles(command),
         "x_line": rows * (ceil(command.k / abi.LINE_BYTES) + scaled),
     }
 
 
-def _tile_cycles(command: Matrix, line_rate: float) -> float:
-    """Of a tile of 32 columns, which are added one a cycle."""
+def channel_lines(channels: int, command: Matrix, rows: int) -> int:
+    """Lines of weights that the busiest channel reads for a command on `rows` rows."""
+    return ceil(rows / ROWS) * ceil(ceil(command.n / CHUNK) / channels) * _tile_lines(command)
+
+
+def _tile_lines(command: Matrix) -> int:
+    """Of a tile of 32 columns."""
     if matmul_kind(command) == "w8a8":
-        return eight_bit_tile(command.k).lines / line_rate
-    blocks = ceil(command.k / abi.BLOCK_K)
-    group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
-    lines = blocks * (abi.BLOCK_K // 4 + 1 + abi.BLOCK_K // group)
-    return max(lines / line_rate, four_bit_tile(command.k, group).passes * CHUNK // PASS)
+        return eight_bit_tile(command.k).lines
+    return ceil(command.k / abi.BLOCK_K) * (abi.BLOCK_K // 4 + 1 + abi.BLOCK_K // _group(command))
+
+
+def _tile_cycles(command: Matrix) -> int:
+    """Of a tile of 32 columns, which are added one a cycle."""
+    lines = _tile_lines(command)
+    if matmul_kind(command) == "w8a8":
+        return lines
+    return max(lines, four_bit_tile(command.k, _group(command)).passes * CHUNK // PASS)
+
+
+def _group(command: Matrix) -> int:
+    return 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)

@@ -44,7 +44,6 @@ class Arrays:
     fill: float
     store: float = 0.0
     tile: Mapping[str, float] = field(default_factory=dict)
-    line_rate: float = 1.0
 
 
 def matmul_kind(command: Matrix) -> str:

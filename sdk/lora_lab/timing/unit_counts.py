@@ -77,8 +77,7 @@ def unit_counts(its: Counting, command: isa.Command, step: CardStep) -> Found | 
 
 def _matmul(its: Counting, command: isa.Matrix, rows: Sequence[CardRow]) -> Found:
     if on_channels(its.channels, command):
-        counts = channel_counts(its.channels, command, len(rows), its.arrays.line_rate)
-        return channel_kind(command), counts
+        return channel_kind(command), channel_counts(its.channels, command, len(rows))
     return matmul_kind(command), matmul_counts(its.arrays, command, len(rows))
 
 
