@@ -104,6 +104,25 @@ def test_sums_of_segments(pipes: Any, draw: folds.Draw, rows: int) -> None:
         assert same(pipes, abi.VEC_RMS_SUMS, x, extra=1000, first=start), start
 
 
+@pytest.mark.parametrize("draw", [folds.finite, folds.anything])
+def test_argmax(pipes: Any, draw: folds.Draw) -> None:
+    """Equal values, zeros of both signs and NaN too, in rows from a line on and, by program, from
+    elsewhere."""
+    generator = np.random.default_rng(3)
+    for rows, width in ((1, 1), (3, 15), (2, 16), (2, 17), (3, 250), (1, 4000)):
+        x = folds.argmax(generator, draw, rows, width).x
+        few = generator.choice(np.array([-0.0, 0.0, 1.0], np.float32), x.shape)
+        for values in (x, few):
+            for at in ({}, {"y_offset": Z + 24, "y_stride": 8}, {"x_offset": Y + 4}):
+                place = {"x_offset": Y, "y_offset": Z, "first": 1000, **at}
+                assert same(pipes, abi.VEC_ARGMAX, values, **place), (rows, width, at)
+
+
+def test_equal_maxima_and_nan(pipes: Any) -> None:
+    folds.test_equal_maxima_and_nan(pipes)
+    folds.test_no_columns(pipes)
+
+
 @pytest.mark.parametrize("head_dim", [64, 128, 192, 96])
 def test_rotations(pipes: Any, head_dim: int) -> None:
     generator, table = np.random.default_rng(head_dim), angles(head_dim)
@@ -124,6 +143,8 @@ def test_memory_that_is_slow(pipes: Any) -> None:
             assert same(pipes, abi.VEC_SWIGLU, x, z)
             assert same(pipes, abi.VEC_QUANTIZE, x, scalar=bits(20))
             assert same(pipes, abi.VEC_RMS_SUMS, x, extra=2000)
+            ids = np.arange(4200, dtype=np.float32).reshape(2, 2100) % 977
+            assert same(pipes, abi.VEC_ARGMAX, ids, x_offset=Y, y_offset=Z)
             gamma = ((TABLES, 640, normal(4, 2000)),)
             assert same(pipes, abi.VEC_RMS_APPLY, x, sums(3, 2, 2000, False), gamma, **norm)
             assert same(pipes, abi.VEC_ROPE, wide, None, angles(128), extra=128, **ROPE)
@@ -147,6 +168,7 @@ def test_what_pipes_take(pipes: Any) -> None:
         (abi.VEC_QUANTIZE, (x,), {"scalar": bits(20)}),
         (abi.VEC_RMS_APPLY, (x, sums(1, 1, 2048, False), gamma), norm),
         (abi.VEC_RMS_SUMS, (x,), {"extra": 2048}),
+        (abi.VEC_ARGMAX, (x.astype(np.float32),), {"x_offset": Y, "y_offset": Z}),
         (abi.VEC_ROPE, (x, None, angles(128)), {"extra": 128, **ROPE}),
     ]
     cycles(pipes, abi.VEC_RELU, x)
@@ -166,6 +188,8 @@ def pipe_commands(units: Any) -> bool:
         same(units, abi.VEC_RMS_APPLY, x, sums(1, 2, 300, False), **norm),
         same(units, abi.VEC_RESIDUAL, x, z),
         same(units, abi.VEC_ROPE, wide, None, angles(128), extra=128, **ROPE),
+        same(units, abi.VEC_ARGMAX, folds.singles(np.random.default_rng(4), folds.finite, (2, 300)),
+             x_offset=Y, y_offset=Z),
     ])  # fmt: skip
 
 
@@ -200,6 +224,7 @@ LONGER: dict[str, Callable[[int], dict[str, Any]]] = {
     "rms_sums": lambda columns: {"extra": columns},
     "rms_apply": lambda columns: {"extra": columns, "scalar": bits(1e-5)},
     "rope": lambda columns: {"extra": 128, **ROPE},
+    "argmax": lambda columns: {"x_offset": Y, "y_offset": Z},
 }
 LATENCY, PORT = 31, 5  # as tests/rtl/test_unit_cycles.py has them
 
@@ -217,10 +242,11 @@ def test_cycles_are_those_of_the_time_model(name: str, shape: tuple[int, int]) -
     pipes = built(16)
 
     def simulated(rows: int, columns: int) -> int:
-        x = np.ones((rows, columns), np.float16)
+        x = np.ones((rows, columns), np.float32 if name == "argmax" else np.float16)
         z = np.ones((rows, 8), np.float32) if name.startswith("rms") else x
         op, places = getattr(abi, f"VEC_{name.upper()}"), (angles(128) if name == "rope" else ())
-        return cycles(pipes, op, x, z, places, **LONGER[name](columns))
+        operands = (x,) if name == "argmax" else (x, z, places)
+        return cycles(pipes, op, *operands, **LONGER[name](columns))
 
     pipes.lora_rtl_memory(LATENCY + PORT, 0)
     took = simulated(*shape) - simulated(1, 128)
@@ -237,6 +263,11 @@ MISTAKES = {
     "sums begin with those of the row before": (
         "vfu/pipe_sums.sv", "state == ROW || (state == RUN && wait_cycles != 4'd0) ? 32'd0 : sum",
         "sum"),
+    "of equal values the last line's": (
+        "vfu/pipe_maximum.sv", "line[LEVELS+1] < best_line", "line[LEVELS+1] > best_line"),
+    "zeros that differ by their sign": (
+        "vfu/pipe_maximum.sv", "if (value[30:0] == 31'd0) return 32'h80000000;", ""),
+    "a carry without its exponent": ("fp/magnitude_add.sv", "carry ? above_2 : ", ""),
     "lines are read over others": (
         "vfu/pipe_lines.sv", "room[s] = count[s] != 6'(AHEAD)", "room[s] = 1'b1"),
     "the second half's sines are subtracted": (
@@ -259,6 +290,9 @@ def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
         same(units, abi.VEC_RMS_SUMS, normal(3, 2, 2000), extra=2000),
         same(units, abi.VEC_ROPE, normal(4, 1, 256), None, angles(128), extra=128, **ROPE),
     ]
+    zeros = np.zeros((2, 70), np.float32)
+    zeros[0, ::2] = zeros[1, 1:] = -0.0
+    right.append(same(units, abi.VEC_ARGMAX, zeros, x_offset=Y, y_offset=Z))
     with disturbed(units, "vfu", 60) as counts:
         right.append(pipe_commands(units))
     assert not all(right) or counts.error

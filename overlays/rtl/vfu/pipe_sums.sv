@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of squares of a row's segments (docs/numbers.md, 2.1 and 3.5), side by side: two adders of five cycles each, in
-// which four segments take turns; each sum goes round in its adder, and its elements are added in their order.
+// Sums of squares of a row's segments (docs/numbers.md, 2.1 and 3.5), side by side: four adders of three cycles each, in
+// which two segments take turns; each sum goes round in its adder, and its elements are added in their order.
 module pipe_sums
   import float_types::*;
   import vfu_types::*;
@@ -27,12 +27,13 @@ module pipe_sums
     output logic [63:0]   write_bytes,
     output logic [511:0]  write_data
 );
-  localparam int RINGS = 2, TURNS = 5, DEPTH = 8;  // of a segment's lines that are read ahead
+  localparam int RINGS = 4, TURNS = 3, DEPTH = 8;  // of a segment's lines that are read ahead
   typedef enum logic [2:0] {IDLE, SPANS, ROW, RUN, SETTLE, TAKE, WRITE} state_t;
   state_t state;
   logic [31:0] x_row, z_row;
   logic [3:0] wait_cycles;
-  logic [2:0] span, phase;
+  logic [2:0] span;
+  logic [1:0] phase;
 
   // segments of d that are here as a whole: first line and columns
   logic [7:0] whole;
@@ -74,32 +75,35 @@ module pipe_sums
     end
   end
 
-  // elements: in each cycle one of each ring's segments, none in the fifth
+  // elements: in each cycle one of each ring's segments, none in the third
   logic [7:0][31:0] sum_of;
   logic [RINGS-1:0] over;  // no element is left
   for (genvar q = 0; q < RINGS; q++) begin : rings
-    logic [511:0] memory[4*DEPTH];
-    logic [3:0][DEPTH-1:0] came;
-    logic [3:0][2:0] slot;
-    logic [3:0][4:0] element;
-    logic [3:0][31:0] left, kept;
-    logic [1:0] s;
+    logic [511:0] memory[2*DEPTH];
+    logic [1:0][DEPTH-1:0] came;
+    logic [1:0][2:0] slot;
+    logic [1:0][4:0] element;
+    logic [1:0][31:0] left;
+    logic [1:0][30:0] kept;
+    logic s;
     logic takes, ends, taken, square_valid;
     logic [15:0] half;
-    logic [31:0] value, square, sum;
-    assign s = phase[1:0];
-    assign takes = state == RUN && phase != 3'd4 && left[s] != 32'd0 && came[s][slot[s]];
+    logic [31:0] value, square;
+    logic [30:0] sum;
+    assign s = phase[0];
+    assign takes = state == RUN && phase != 2'd2 && left[s] != 32'd0 && came[s][slot[s]];
     assign ends = takes && (element[s] == 5'd31 || left[s] == 32'd1);
     assign over[q] = left == '0;
-    assign sum_of[4*q+:4] = kept;
-    assign freed[4*q+:4] = ends ? 4'd1 << s : 4'd0;
+    assign sum_of[2*q] = {1'b0, kept[0]};
+    assign sum_of[2*q+1] = {1'b0, kept[1]};
+    assign freed[2*q+:2] = ends ? 2'd1 << s : 2'd0;
     assign value = half_to_float(half);
     always_ff @(posedge clk) begin
       taken <= takes;
       half <= memory[{s, slot[s]}][{element[s], 4'd0}+:16];
-      if (line_valid && line_tag[5] == 1'(q)) begin
-        memory[line_tag[4:0]] <= line_data;
-        came[line_tag[4:3]][line_tag[2:0]] <= 1'b1;
+      if (line_valid && line_tag[5:4] == 2'(q)) begin
+        memory[line_tag[3:0]] <= line_data;
+        came[line_tag[3]][line_tag[2:0]] <= 1'b1;
       end
       if (takes) begin
         left[s] <= left[s] - 32'd1;
@@ -111,20 +115,20 @@ module pipe_sums
       end
       if (state == ROW) begin
         {came, slot, element} <= '0;
-        for (int i = 0; i < 4; i++) left[i] <= whole[4*q+i] ? span_columns[4*q+i] : 32'd0;
+        for (int i = 0; i < 2; i++) left[i] <= whole[2*q+i] ? span_columns[2*q+i] : 32'd0;
       end
     end
     float_multiply multiply (
         .clk(clk), .valid(taken), .a(value), .b(value), .product_valid(square_valid), .product(square)
     );
-    // verilator lint_off PINCONNECTEMPTY
-    float_add add (
-        .clk(clk), .valid(1'b1), .a(state == ROW || (state == RUN && wait_cycles != 4'd0) ? 32'd0 : sum),
-        .b(square_valid ? square : FLOAT_NEGATIVE_ZERO), .sum_valid(), .sum(sum)
+    magnitude_add add (
+        .clk(clk),
+        .a(state == ROW || (state == RUN && wait_cycles != 4'd0) ? 31'd0 : sum),
+        .b(square_valid ? square[30:0] : 31'd0),
+        .sum(sum)
     );
-    // verilator lint_on PINCONNECTEMPTY
-    // an element goes in five cycles after its turn, and its sum comes out in its turn again
-    always_ff @(posedge clk) if (state == TAKE && phase != 3'd4) kept[s] <= sum;
+    // an element goes in five cycles after its turn, so a sum comes out in the turn but one before its segment's
+    always_ff @(posedge clk) if (state == TAKE && phase != 2'd1) kept[phase == 2'd0] <= sum;
   end
 
   assign write_valid = state == WRITE && whole != 8'd0;
@@ -143,7 +147,7 @@ module pipe_sums
   assign bad_valid = row_ends;
   assign finished = row_ends && row + 7'd1 == command.rows;
   always_ff @(posedge clk) begin
-    phase <= phase >= 3'd4 ? 3'd0 : phase + 3'd1;
+    phase <= phase >= 2'd2 ? 2'd0 : phase + 2'd1;
     if (!read_valid || read_ready) turn <= turn + 3'd1;
     if (wait_cycles != 4'd0) wait_cycles <= wait_cycles - 4'd1;
     unique case (state)
@@ -157,7 +161,7 @@ module pipe_sums
       end
       RUN:
       if (over == '1 && wait_cycles == 4'd0) begin
-        wait_cycles <= 4'd11;  // the last products are added
+        wait_cycles <= 4'd9;  // the last products are added
         state <= SETTLE;
       end
       SETTLE:

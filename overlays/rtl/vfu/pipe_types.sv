@@ -38,7 +38,7 @@ package pipe_types;
     logic [31:0] extra;
   } pipe_command_t;
 
-  typedef enum logic [2:0] {ADDS, QUANTIZES, NORMS, ROTATES_HEADS, ACTIVATES, SUMS} pipe_kind_t;
+  typedef enum logic [2:0] {ADDS, QUANTIZES, NORMS, ROTATES_HEADS, ACTIVATES, SUMS, MAXIMUM} pipe_kind_t;
   function automatic pipe_kind_t kind_of(input logic [7:0] op);
     unique case (op)
       VEC_QUANTIZE: return QUANTIZES;
@@ -46,6 +46,7 @@ package pipe_types;
       VEC_ROPE: return ROTATES_HEADS;
       VEC_SWIGLU: return ACTIVATES;
       VEC_RMS_SUMS: return SUMS;
+      VEC_ARGMAX: return MAXIMUM;
       default: return ADDS;
     endcase
   endfunction
@@ -62,6 +63,7 @@ package pipe_types;
       VEC_QUANTIZE: return x_here && y_here;
       VEC_ROPE: return x_here && y_here && c.head_dim[5:0] == 6'd0;
       VEC_RMS_SUMS: return x_here && z_here && c.first[4:0] == 5'd0;
+      VEC_ARGMAX: return x_here && c.y_offset[2:0] == 3'd0 && (c.rows == 7'd1 || c.y_stride[2:0] == 3'd0);
       default: return 1'b0;
     endcase
   endfunction

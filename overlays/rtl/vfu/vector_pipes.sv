@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frequent vector operations, many columns a cycle: residual sums, quantizing by a static scale, RMSNorm, rotation of
-// heads, SwiGLU, as the programs of vfu have them. Lines are read ahead (pipe_lines), a block of 32 columns goes
-// through the columns in a few cycles, and its results are written behind it, in order.
+// heads, SwiGLU, argmax, as the programs of vfu have them. Lines are read ahead (pipe_lines), a block of 32 columns goes
+// through the columns in a few cycles, and its results are written behind it, in order. What folds a row to a few words
+// reads and writes by itself (pipe_sums, pipe_maximum).
 module vector_pipes
   import float_types::*;
   import vfu_types::*;
@@ -36,21 +37,37 @@ module vector_pipes
     output logic [511:0]  write_data
 );
   localparam int ACTIVE = COLUMNS / 2;
-  typedef enum logic [2:0] {IDLE, ROW, FACTOR, GROUP, BLOCKS, SUMMING, DRAIN} state_t;
+  typedef enum logic [2:0] {IDLE, ROW, FACTOR, GROUP, BLOCKS, FOLDING, DRAIN} state_t;
   state_t state;
   pipe_kind_t kind;
   assign kind = kind_of(command.op);
-  logic rotates, start;
+  logic rotates, sums_rows, folds, start;
   assign rotates = kind == ROTATES_HEADS;
+  assign sums_rows = kind == SUMS;
+  assign folds = sums_rows || kind == MAXIMUM;
 
   // --- memory --------------------------------------------------------------------------------------------------
   logic runs, clear, line_here, lines_valid, lines_ready, results_valid, results_ready;
-  logic sums_read, sums_write;
-  logic [31:0] lines_line, sums_line, sums_to;
-  logic [5:0] lines_bank, sums_tag;
+  logic [31:0] lines_line;
+  logic [5:0] lines_bank;
   logic [6:0] lines_tag;
-  logic [63:0] sums_bytes;
-  logic [511:0] sums_data, result_data;
+  logic [511:0] result_data;
+  // of what folds rows
+  typedef struct packed {
+    logic         finished;
+    logic         bad_valid;
+    logic [3:0]   bad;
+    logic [6:0]   row;
+    logic         read_valid;
+    logic [31:0]  read_line;
+    logic [5:0]   read_tag;
+    logic         write_valid;
+    logic [31:0]  write_line;
+    logic [63:0]  write_bytes;
+    logic [511:0] write_data;
+  } fold_t;
+  fold_t by_sums, by_maximum, fold;
+  assign fold = sums_rows ? by_sums : by_maximum;
   logic ended;
   // until a command that was aborted is out of the pipes
   unit_port #(
@@ -61,9 +78,9 @@ module vector_pipes
       .abort_valid(abort_valid),
       .runs(runs),
       .clear(clear),
-      .unit_read_valid(state == SUMMING ? sums_read : lines_valid),
+      .unit_read_valid(state == FOLDING ? fold.read_valid : lines_valid),
       .unit_read_ready(lines_ready),
-      .unit_write_valid(state == SUMMING ? sums_write : results_valid),
+      .unit_write_valid(state == FOLDING ? fold.write_valid : results_valid),
       .unit_write_ready(results_ready),
       .unit_line_valid(line_here),
       .read_valid(read_valid),
@@ -76,32 +93,51 @@ module vector_pipes
   assign start = command_valid && command_ready;
   assign done = ended && runs;
 
-  // --- sums of segments ----------------------------------------------------------------------------------------
-  logic sums_finished, sums_counted;
-  logic [3:0] sums_bad;
-  logic [6:0] sums_row;
+  // --- rows that become a few words -----------------------------------------------------------------------------
   pipe_sums sums (
       .clk(clk),
       .rst(clear),
       .start(start && kind == SUMS),
       .command(command),
-      .finished(sums_finished),
-      .bad_valid(sums_counted),
-      .bad(sums_bad),
-      .row(sums_row),
-      .read_valid(sums_read),
-      .read_ready(lines_ready && state == SUMMING),
-      .read_line(sums_line),
-      .read_tag(sums_tag),
-      .line_valid(line_here && state == SUMMING),
+      .finished(by_sums.finished),
+      .bad_valid(by_sums.bad_valid),
+      .bad(by_sums.bad),
+      .row(by_sums.row),
+      .read_valid(by_sums.read_valid),
+      .read_ready(lines_ready && state == FOLDING && sums_rows),
+      .read_line(by_sums.read_line),
+      .read_tag(by_sums.read_tag),
+      .line_valid(line_here && state == FOLDING && sums_rows),
       .line_tag(line_tag[5:0]),
       .line_data(line_data),
-      .write_valid(sums_write),
-      .write_ready(results_ready && state == SUMMING),
-      .write_line(sums_to),
-      .write_bytes(sums_bytes),
-      .write_data(sums_data)
+      .write_valid(by_sums.write_valid),
+      .write_ready(results_ready && state == FOLDING && sums_rows),
+      .write_line(by_sums.write_line),
+      .write_bytes(by_sums.write_bytes),
+      .write_data(by_sums.write_data)
   );
+  pipe_maximum maximum (
+      .clk(clk),
+      .rst(clear),
+      .start(start && kind == MAXIMUM),
+      .command(command),
+      .finished(by_maximum.finished),
+      .bad_valid(by_maximum.bad_valid),
+      .row(by_maximum.row),
+      .read_valid(by_maximum.read_valid),
+      .read_ready(lines_ready && state == FOLDING && !sums_rows),
+      .read_line(by_maximum.read_line),
+      .read_tag(by_maximum.read_tag),
+      .line_valid(line_here && state == FOLDING && !sums_rows),
+      .line_tag(line_tag[5:0]),
+      .line_data(line_data),
+      .write_valid(by_maximum.write_valid),
+      .write_ready(results_ready && state == FOLDING && !sums_rows),
+      .write_line(by_maximum.write_line),
+      .write_bytes(by_maximum.write_bytes),
+      .write_data(by_maximum.write_data)
+  );
+  assign by_maximum.bad = 4'd1;
 
   // --- lines ---------------------------------------------------------------------------------------------------
   logic [3:0][1:0] lines, here, used;
@@ -117,18 +153,18 @@ module vector_pipes
   pipe_lines ahead (
       .clk(clk),
       .rst(clear),
-      .start(start && kind != SUMS),
+      .start(start && !folds),
       .command(command),
       .kind(kind),
       .lines(lines),
       .row(row),
       .row_position(row_position),
       .read_valid(lines_valid),
-      .read_ready(lines_ready && state != SUMMING),
+      .read_ready(lines_ready && state != FOLDING),
       .read_bank(lines_bank),
       .read_line(lines_line),
       .read_tag(lines_tag),
-      .line_valid(line_here && state != SUMMING),
+      .line_valid(line_here && state != FOLDING),
       .line_tag(line_tag[6:0]),
       .line_data(line_data),
       .here(here),
@@ -136,9 +172,9 @@ module vector_pipes
       .data(data),
       .used(used)
   );
-  assign read_bank = state == SUMMING ? command.x_bank : lines_bank;
-  assign read_line = state == SUMMING ? sums_line : lines_line;
-  assign read_tag = state == SUMMING ? {10'd0, sums_tag} : {9'd0, lines_tag};
+  assign read_bank = state == FOLDING ? command.x_bank : lines_bank;
+  assign read_line = state == FOLDING ? fold.read_line : lines_line;
+  assign read_tag = state == FOLDING ? {10'd0, fold.read_tag} : {9'd0, lines_tag};
 
   // --- a norm's factor -----------------------------------------------------------------------------------------
   logic gemma, factor_start, factor_busy;
@@ -306,14 +342,14 @@ module vector_pipes
     end
   end
   assign results_valid = formed_count != 6'd0;
-  assign result_taken = results_valid && results_ready && state != SUMMING;
+  assign result_taken = results_valid && results_ready && state != FOLDING;
   assign result_data = results[written];
   always_comb begin
-    write_bank = state == SUMMING ? command.z_bank : command.y_bank;
-    write_line = state == SUMMING ? sums_to : place_written.line;
+    write_bank = state == FOLDING && sums_rows ? command.z_bank : command.y_bank;
+    write_line = state == FOLDING ? fold.write_line : place_written.line;
     write_data = place_written.alone && kind == QUANTIZES ? {256'd0, result_data[511:256]} : result_data;
     write_bytes = ~(~64'd0 << (kind == QUANTIZES ? place_written.length : {place_written.length[5:0], 1'b0}));
-    if (state == SUMMING) {write_bytes, write_data} = {sums_bytes, sums_data};
+    if (state == FOLDING) {write_bytes, write_data} = {fold.write_bytes, fold.write_data};
   end
   always_ff @(posedge clk) begin
     if (result_valid[0]) begin
@@ -325,13 +361,14 @@ module vector_pipes
   end
 
   // --- the command ---------------------------------------------------------------------------------------------
-  logic counts;
-  assign counts = sums_counted ? sums_bad != 4'd0 : result_valid[0] && bad_now != 5'd0;
+  logic counts, folded;
+  assign folded = state == FOLDING && fold.bad_valid;
+  assign counts = folded ? fold.bad != 4'd0 : result_valid[0] && bad_now != 5'd0;
   always_ff @(posedge clk) begin
     ended <= 1'b0;
     if (counts) begin
-      nonfinite_count <= nonfinite_count + (sums_counted ? {28'd0, sums_bad} : {27'd0, bad_now});
-      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, sums_counted ? sums_row : place_formed.row};
+      nonfinite_count <= nonfinite_count + (folded ? {28'd0, fold.bad} : {27'd0, bad_now});
+      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, folded ? fold.row : place_formed.row};
     end
     unique case (state)
       ROW: begin
@@ -370,8 +407,8 @@ module vector_pipes
           end
         end
       end
-      SUMMING:
-      if (sums_finished) begin
+      FOLDING:
+      if (fold.finished) begin
         ended <= 1'b1;
         state <= IDLE;
       end
@@ -390,7 +427,7 @@ module vector_pipes
       nonfinite_row <= 32'hffffffff;
       block_row <= 7'd0;
       y_row <= {6'd0, command.y_offset[31:6]};
-      state <= kind == SUMS ? SUMMING : ROW;
+      state <= folds ? FOLDING : ROW;
     end
     if (clear) begin
       state <= IDLE;
