@@ -18,6 +18,7 @@ from lora_sdk.step import runner as runner_of_core
 
 if TYPE_CHECKING:
     from lora_sdk.step.runner import Runner
+    from lora_sdk.step.step import StepResult
 
 MAX_CONTEXT = 384
 VOCABULARY = 290
@@ -127,8 +128,11 @@ def one_by_one(commands: Sequence[Command]) -> list[Command]:
     return [one for command in commands for one in (command, fence)][:-1]
 
 
-def run_step(runner: Runner, step: Step, prepared: Callable[[], None] = lambda: None) -> None:
-    """The step, behind one of the rows that it commits; `prepared` is called between them."""
+def run_step(
+    runner: Runner, step: Step, prepared: Callable[[], None] = lambda: None, logits: bool = False
+) -> StepResult:
+    """The step, behind one of the rows that it commits; `prepared` is called between them.
+    `logits`: those of the sampled rows too."""
     from lora_host import abi
     from lora_sdk.step.runner import KvOp, Row
 
@@ -143,6 +147,7 @@ def run_step(runner: Runner, step: Step, prepared: Callable[[], None] = lambda: 
                 0, context + depth, 3 + 7 * i % 200, first + i,
                 -1 if parent < 0 else first + parent, 0 if i < adapted else -1,
                 want_argmax=i >= len(parents) - sampled,
+                want_logits=logits and i >= len(parents) - sampled,
             )
             for i, (parent, depth) in enumerate(zip(parents, depths, strict=True))
         ]  # fmt: skip
@@ -157,7 +162,7 @@ def run_step(runner: Runner, step: Step, prepared: Callable[[], None] = lambda: 
     prepared()
     path = list(range(COMMITS_FROM, COMMITS_FROM + step.commits))
     ops = [KvOp.commit(0, begins, 0, step.commits)] if step.commits else []
-    runner.step(rows(0, step.context, step.parents, step.adapted, step.sampled), ops, path)
+    return runner.step(rows(0, step.context, step.parents, step.adapted, step.sampled), ops, path)
 
 
 def from_text(text: str) -> Request:

@@ -1,7 +1,7 @@
 """A process whose emulated boards are simulated cards: runs the steps that its first argument asks
-for, where memory answers after the cycles of its second and a bank gives lines at the rate of its third
-(0: any), and prints what the cards have told: board, cycle, command of a list or OPERATION, whether
-it ends."""
+for, where memory answers after the cycles of its second and a bank gives as many lines a cycle as
+its third (0: any), and prints what the cards have told: board, cycle, command of a list or
+OPERATION, whether it ends."""
 
 from __future__ import annotations
 
