@@ -217,7 +217,8 @@ def access_move(c: MoveRows) -> Access:
 def access(command: Command) -> Access:
     """What a command touches, but for gathers, which touch in two phases."""
     if isinstance(command, KvCommit):
-        return Access([], [("kv", 0, 1 << 30)])
+        end = command.kv_layer + command.layers if command.layers else 1 << 30
+        return Access([], [("kv", command.kv_layer, end)])
     known = {
         Matrix: access_matrix,
         Adapter: access_adapter,
