@@ -1,5 +1,6 @@
 /* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
 #include "fw.h"
+#include "lora/kv_layout.h"
 
 #define FP32_INFINITY 0x7f800000u
 
@@ -45,6 +46,7 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
 
 static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
                                const struct lora_kv_store *command) {
+    struct fw_list *entry = fw->list;
     uint32_t width = list->kv_type == LORA_KV_FP16 ? 2 : 1;
     uint32_t bytes = (uint32_t)command->kv_heads * command->head_dim * width;
     struct fw_buffer k = {LORA_BANK_ONCHIP, command->k_offset, command->stride, bytes, width};
@@ -56,6 +58,7 @@ static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED ||
         fw_check_buffer(fw, list, k) == FW_FAILED || fw_check_buffer(fw, list, v) == FW_FAILED)
         return FW_FAILED;
+    if (entry->kv_stored <= command->kv_layer) entry->kv_stored = command->kv_layer + 1u;
     if (list->kv_type != LORA_KV_INT8_HEADS) return FW_MORE;
     if (fw_check_buffer(fw, list, scales) == FW_FAILED) return FW_FAILED;
     scales.offset = command->v_scales;
@@ -119,14 +122,26 @@ static uint32_t check_move(struct fw *fw, const struct lora_list *list,
     return fw_check_rows(fw, list, y, rows);
 }
 
-/* One KV_COMMIT, before the first KV_STORE: a slot is moved before it is written again. */
-static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode) {
+/* Commits have the layers in order, and all of them if there is one: a slot of a layer is moved
+ * before a KV_STORE writes it again. */
+static uint32_t check_kv_commit(struct fw *fw, const struct lora_list *list,
+                                const struct lora_kv_commit *command, uint32_t index) {
     struct fw_list *entry = fw->list;
-    if (opcode == LORA_CMD_KV_STORE && entry->kv_store == FW_NONE) entry->kv_store = index;
-    if (opcode != LORA_CMD_KV_COMMIT) return FW_MORE;
-    if (entry->kv_commit != FW_NONE) return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_commit);
-    if (entry->kv_store != FW_NONE) return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_store);
-    entry->kv_commit = index;
+    uint32_t layers;
+    if (command->kv_layer != entry->kv_committed)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->kv_layer, entry->kv_committed);
+    if (!kv_commit_layers(list, command, &layers))
+        return fw_fail(fw, LORA_ERR_SIZE, command->layers, list->kv_layers);
+    if (entry->kv_stored > command->kv_layer)
+        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_stored);
+    if (entry->kv_commit == FW_NONE) entry->kv_commit = index;
+    entry->kv_committed += layers;
+    return FW_MORE;
+}
+
+static uint32_t check_end(struct fw *fw, const struct lora_list *list) {
+    if (fw->list->kv_commit != FW_NONE && fw->list->kv_committed != list->kv_layers)
+        return fw_fail(fw, LORA_ERR_OPCODE, fw->list->kv_committed, list->kv_layers);
     return FW_MORE;
 }
 
@@ -175,7 +190,7 @@ static uint32_t check_common(struct fw *fw, uint32_t index, const struct lora_co
     if (fw_check_counter(fw, command->signal_counter, command->flags & LORA_FLAG_SIGNAL_SEGMENTS) ==
         FW_FAILED)
         return FW_FAILED;
-    return check_kv_order(fw, index, command->opcode);
+    return FW_MORE;
 }
 
 union any_command {
@@ -184,6 +199,7 @@ union any_command {
     struct lora_vector vector;
     struct lora_attention attention;
     struct lora_kv_store kv_store;
+    struct lora_kv_commit kv_commit;
     struct lora_gather gather;
     struct lora_move_rows move;
     struct lora_adapter adapter;
@@ -202,11 +218,13 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
     case LORA_CMD_VECTOR: return fw_check_vector(fw, list, &any.vector);
     case LORA_CMD_ATTENTION: return check_attention(fw, list, &any.attention);
     case LORA_CMD_KV_STORE: return check_kv_store(fw, list, &any.kv_store);
+    case LORA_CMD_KV_COMMIT: return check_kv_commit(fw, list, &any.kv_commit, index);
     case LORA_CMD_GATHER: return check_gather(fw, list, &any.gather, index);
     case LORA_CMD_MOVE_ROWS: return check_move(fw, list, &any.move);
     case LORA_CMD_ADAPTER: return fw_check_adapter(fw, list, &any.adapter);
     case LORA_CMD_EXPERTS: return fw_check_experts(fw, list, &any.experts);
     case LORA_CMD_BALLOT: return fw_check_ballot(fw, list, &any.ballot, index);
+    case LORA_CMD_END: return check_end(fw, list);
     default: return FW_MORE;
     }
 }

@@ -134,6 +134,7 @@ static uint32_t begin_move(struct fw *fw) {
     if (command == 0) return FW_FAILED;
     hand_over(fw);
     fw_copy(&cursor->command, command, sizeof cursor->command);
+    cursor->command.body[0] = 0; /* all layers, whichever the first KV_COMMIT has */
     cursor->index = fw->list->kv_commit;
     cursor->rows = 0;
     fw_unit_begin(fw, LORA_UNIT_DMA);

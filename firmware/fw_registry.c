@@ -7,7 +7,8 @@ static void begin_entry(struct fw *fw, struct fw_list *entry) {
     if (entry == &fw->lists[fw->undo_list])
         fw->undo_count = 0; /* its page table may lie elsewhere from now on */
     entry->offset = fw->block_offset;
-    entry->kv_commit = entry->kv_store = entry->ballot = FW_NONE;
+    entry->kv_commit = entry->ballot = FW_NONE;
+    entry->kv_committed = entry->kv_stored = 0;
     entry->received = entry->passed = FW_NONE;
     fw->list = entry;
     fw->scan = 0;

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "csrc" / "include" / "lora" / "abi.h"
 PACKAGE = ROOT / "overlays" / "rtl" / "control" / "abi_types.sv"
 COMMANDS = (
-    "command", "matrix", "adapter", "vector", "attention", "kv_store", "gather", "move_rows",
-    "checksum", "ballot",
+    "command", "matrix", "adapter", "vector", "attention", "kv_store", "kv_commit", "gather",
+    "move_rows", "checksum", "ballot",
 )  # fmt: skip
 RECORDS = ("list",)
 PLACED = ("step_state", "row")  # of these, where fields begin

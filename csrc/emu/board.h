@@ -257,8 +257,8 @@ int emu_dma(struct emu_board *board, const struct lora_command *command,
             struct hal_unit_result *result);
 int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
                  const struct lora_list *list, const struct lora_step_state *state);
-int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
-                  const struct lora_step_state *state);
+int emu_kv_commit(struct emu_board *board, const struct lora_kv_commit *command,
+                  const struct lora_list *list, const struct lora_step_state *state);
 
 /* firmware_control.c: the firmware's host build as a control. */
 extern const struct lora_control emu_firmware_control;

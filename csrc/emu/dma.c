@@ -52,7 +52,7 @@ int emu_dma(struct emu_board *board, const struct lora_command *command,
     const void *record = command;
     switch (command->opcode) {
     case LORA_CMD_KV_STORE: return emu_kv_store(board, record, list, state);
-    case LORA_CMD_KV_COMMIT: return emu_kv_commit(board, list, state);
+    case LORA_CMD_KV_COMMIT: return emu_kv_commit(board, record, list, state);
     case LORA_CMD_MOVE_ROWS: return move_rows(board, record, state);
     case LORA_CMD_CHECKSUM: return checksum(board, record, result);
     default: return LORA_ERR_OPCODE;

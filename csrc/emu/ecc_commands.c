@@ -213,12 +213,14 @@ static void reads_attention(struct reader *reader, const struct lora_attention *
         reads_row_kv(reader, attention, row_at(reader->call, i));
 }
 
-static void reads_slot_kv(struct reader *reader, uint32_t slot) {
-    for (uint32_t layer = 0; layer < reader->call->list->kv_layers; layer++)
-        reads_page(reader, layer, slot / TILE);
+static void reads_slot_kv(struct reader *reader, const struct lora_kv_commit *commit,
+                          uint32_t slot) {
+    uint32_t layers;
+    if (!kv_commit_layers(reader->call->list, commit, &layers)) return;
+    for (uint32_t i = 0; i < layers; i++) reads_page(reader, commit->kv_layer + i, slot / TILE);
 }
 
-static void reads_commits(struct reader *reader) {
+static void reads_commits(struct reader *reader, const struct lora_kv_commit *commit) {
     const struct lora_step_state *state = reader->call->state;
     const struct emu_memory *memory = &reader->board->memory;
     uint32_t bank = reader->call->list->control_bank;
@@ -230,11 +232,11 @@ static void reads_commits(struct reader *reader) {
     for (uint32_t i = 0; ops && i < state->kv_op_count; i++) {
         struct lora_kv_op op;
         memcpy(&op, ops + i * sizeof op, sizeof op);
-        if (op.kind == LORA_KV_COPY) reads_slot_kv(reader, op.a * TILE);
+        if (op.kind == LORA_KV_COPY) reads_slot_kv(reader, commit, op.a * TILE);
         for (uint32_t at = 0; path && op.kind == LORA_KV_COMMIT && at < op.c; at++) {
             const uint8_t *slot = path + 2ull * (op.b + at);
             if ((uint64_t)op.b + at < state->path_count)
-                reads_slot_kv(reader, (uint32_t)slot[0] | (uint32_t)slot[1] << 8);
+                reads_slot_kv(reader, commit, (uint32_t)slot[0] | (uint32_t)slot[1] << 8);
         }
     }
 }
@@ -281,7 +283,7 @@ bool emu_ecc_command(struct emu_board *board, const struct lora_unit_call *call)
     case LORA_CMD_EXPERTS: reads_experts(&reader, record); break;
     case LORA_CMD_VECTOR: reads_vector(&reader, record); break;
     case LORA_CMD_ATTENTION: reads_attention(&reader, record); break;
-    case LORA_CMD_KV_COMMIT: reads_commits(&reader); break;
+    case LORA_CMD_KV_COMMIT: reads_commits(&reader, record); break;
     case LORA_CMD_MOVE_ROWS: reads_move(&reader, record); break;
     case LORA_CMD_CHECKSUM:
         reads(&reader, sum->bank, (uint64_t)sum->offset_hi << 32 | sum->offset_lo, sum->bytes);

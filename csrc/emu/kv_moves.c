@@ -189,8 +189,13 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
 }
 
 /* --- KV_COMMIT -------------------------------------------------------------------------------- */
+struct commit { /* of these layers */
+    struct kv kv;
+    uint32_t first, layers;
+};
+
 struct copy { /* of some positions, a layer an item */
-    const struct kv *kv;
+    const struct commit *commit;
     struct kv_position from, to;
     uint32_t count;
     atomic_bool failed;
@@ -208,7 +213,7 @@ static void copy_keys(const struct kv *kv, uint8_t *to, const uint8_t *from, uin
 }
 
 static void copy_head(const struct copy *copy, uint8_t *const to[2], const uint8_t *const from[2]) {
-    const struct kv *kv = copy->kv;
+    const struct kv *kv = &copy->commit->kv;
     uint32_t from_lane = copy->from.lane, to_lane = copy->to.lane;
     size_t row = (size_t)kv->list->head_dim * kv->width;
     copy_keys(kv, to[0] + to_lane * kv->width, from[0] + from_lane * kv->width, copy->count);
@@ -218,9 +223,10 @@ static void copy_head(const struct copy *copy, uint8_t *const to[2], const uint8
                 (size_t)copy->count * 2);
 }
 
-static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
+static void copy_layer(void *context, uint32_t item, uint32_t thread) {
     struct copy *copy = context;
-    const struct kv *kv = copy->kv;
+    const struct kv *kv = &copy->commit->kv;
+    const uint32_t layer = copy->commit->first + item;
     struct kv_position from = copy->from, to = copy->to;
     (void)thread;
     for (uint32_t head = 0; head < kv->list->kv_heads; head++) {
@@ -236,12 +242,12 @@ static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
     }
 }
 
-static int copy_positions(const struct kv *kv, struct kv_position from, struct kv_position to,
-                          uint32_t count) {
-    const struct lora_list *list = kv->list;
-    struct copy copy = {.kv = kv, .from = from, .to = to, .count = count};
-    uint64_t lines = (uint64_t)list->kv_layers * list->kv_heads * list->head_dim;
-    lora_pool_run(lines < LINES_ALONE ? NULL : kv->pool, list->kv_layers, copy_layer, &copy);
+static int copy_positions(const struct commit *commit, struct kv_position from,
+                          struct kv_position to, uint32_t count) {
+    const struct lora_list *list = commit->kv.list;
+    struct copy copy = {.commit = commit, .from = from, .to = to, .count = count};
+    uint64_t lines = (uint64_t)commit->layers * list->kv_heads * list->head_dim;
+    lora_pool_run(lines < LINES_ALONE ? NULL : commit->kv.pool, commit->layers, copy_layer, &copy);
     return atomic_load(&copy.failed) ? LORA_ERR_ADDRESS : LORA_OK;
 }
 
@@ -273,8 +279,9 @@ static bool follows(struct kv_position at, struct kv_position first, uint32_t co
 
 /* Positions that are adjacent in source and target move together: a prompt's rows, a chain's. Not
  * within one page: there one move could change what the next one reads. */
-static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
-                       uint32_t path_count) {
+static int commit_path(const struct commit *commit, const struct lora_kv_op *op,
+                       const uint8_t *path, uint32_t path_count) {
+    const struct kv *kv = &commit->kv;
     if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;
     for (uint32_t i = 0, count; i < op->c; i += count) {
         struct kv_position from, to, next_from, next_to;
@@ -283,38 +290,40 @@ static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const u
             if (!path_position(kv, op, path, i + count, &next_from, &next_to) ||
                 !follows(next_from, from, count) || !follows(next_to, to, count))
                 break;
-        int status = copy_positions(kv, from, to, count);
+        int status = copy_positions(commit, from, to, count);
         if (status) return status;
     }
     return LORA_OK;
 }
 
-static int copy_page(const struct kv *kv, const struct lora_kv_op *op) {
-    if (op->a >= kv->list->page_count || op->b >= kv->list->page_count || op->c > TILE)
-        return LORA_ERR_KV;
-    return copy_positions(kv, (struct kv_position){op->a, 0}, (struct kv_position){op->b, 0},
+static int copy_page(const struct commit *commit, const struct lora_kv_op *op) {
+    const uint32_t pages = commit->kv.list->page_count;
+    if (op->a >= pages || op->b >= pages || op->c > TILE) return LORA_ERR_KV;
+    return copy_positions(commit, (struct kv_position){op->a, 0}, (struct kv_position){op->b, 0},
                           op->c);
 }
 
 /* Tables and lengths are the firmware's own; the data moves are all that the unit has to do. */
-int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
-                  const struct lora_step_state *state) {
-    struct kv kv;
+int emu_kv_commit(struct emu_board *board, const struct lora_kv_commit *command,
+                  const struct lora_list *list, const struct lora_step_state *state) {
+    struct commit commit = {.first = command->kv_layer};
+    const struct kv *kv = &commit.kv;
     if (state->kv_op_count == 0) return LORA_OK;
-    if (!kv_open(&kv, board, list) || state->kv_op_count > LORA_MAX_KV_OPS ||
+    if (!kv_open(&commit.kv, board, list) ||
+        !kv_commit_layers(list, command, &commit.layers) || state->kv_op_count > LORA_MAX_KV_OPS ||
         state->path_count > LORA_MAX_ROWS * LORA_MAX_SEQUENCES)
         return LORA_ERR_SIZE;
-    const uint8_t *ops = emu_memory_at(kv.memory, list->control_bank, state->kv_ops_offset,
+    const uint8_t *ops = emu_memory_at(kv->memory, list->control_bank, state->kv_ops_offset,
                                        (uint64_t)state->kv_op_count * sizeof(struct lora_kv_op));
-    const uint8_t *path = emu_memory_at(kv.memory, list->control_bank, state->path_offset,
+    const uint8_t *path = emu_memory_at(kv->memory, list->control_bank, state->path_offset,
                                         (uint64_t)state->path_count * 2);
     if (!ops || (state->path_count && !path)) return LORA_ERR_ADDRESS;
     for (uint32_t i = 0; i < state->kv_op_count; i++) {
         struct lora_kv_op op;
         int status = LORA_OK;
         memcpy(&op, ops + i * sizeof op, sizeof op);
-        if (op.kind == LORA_KV_COMMIT) status = commit_path(&kv, &op, path, state->path_count);
-        if (op.kind == LORA_KV_COPY) status = copy_page(&kv, &op);
+        if (op.kind == LORA_KV_COMMIT) status = commit_path(&commit, &op, path, state->path_count);
+        if (op.kind == LORA_KV_COPY) status = copy_page(&commit, &op);
         if (status) return status;
     }
     return LORA_OK;

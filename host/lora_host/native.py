@@ -24,6 +24,7 @@ _SIZES = {
     "lora_vector": 64,
     "lora_attention": 64,
     "lora_kv_store": 64,
+    "lora_kv_commit": 64,
     "lora_gather": 64,
     "lora_move_rows": 64,
     "lora_argmax": 8,

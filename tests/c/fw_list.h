@@ -16,6 +16,7 @@ union record {
     struct lora_vector vector;
     struct lora_attention attention;
     struct lora_kv_store kv_store;
+    struct lora_kv_commit kv_commit;
     struct lora_gather gather;
     struct lora_move_rows move;
 };
@@ -99,6 +100,13 @@ static void common(union record *record, uint32_t opcode, uint32_t unit, uint32_
     record->command.wait_counter = (uint16_t)wait;
     record->command.wait_value = (uint16_t)value;
     record->command.signal_counter = (uint16_t)signal;
+}
+
+/* A KV_COMMIT of the first layer, and one of the second where PACK was. */
+static void commit_layers(union record *c) {
+    c[KV_COMMIT_AT].kv_commit.layers = 1;
+    common(&c[PACK_AT], LORA_CMD_KV_COMMIT, LORA_UNIT_DMA, 0, C_HEADS, 1, C_PACK);
+    c[PACK_AT].kv_commit.kv_layer = c[PACK_AT].kv_commit.layers = 1;
 }
 
 static void fill_front(union record *c) {

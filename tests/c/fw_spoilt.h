@@ -178,7 +178,12 @@ SPOIL(move_beyond, c[PACK_AT].move.bytes = 0xffffffff)
 SPOIL(move_from_weights, c[PACK_AT].move.x_bank = 0)
 SPOIL(commit_twice, (c[PACK_AT] = c[KV_COMMIT_AT]))
 SPOIL(commit_late,
-      (c[KV_COMMIT_AT] = c[KV_STORE_AT], c[KV_STORE_AT].command.opcode = LORA_CMD_KV_COMMIT))
+      (c[KV_COMMIT_AT] = c[KV_STORE_AT], c[KV_STORE_AT].command.opcode = LORA_CMD_KV_COMMIT,
+       c[KV_STORE_AT].command.body[0] = 0))
+SPOIL(commit_part, (c[KV_COMMIT_AT].kv_commit.layers = 1))
+SPOIL(commit_beyond, (c[KV_COMMIT_AT].kv_commit.layers = 3))
+SPOIL(commit_later, (c[KV_COMMIT_AT].kv_commit.kv_layer = 1))
+SPOIL(commit_behind, (commit_layers(c), c[KV_STORE_AT].kv_store.kv_layer = 1))
 
 #define HEADER 0xffffffffu
 static const struct spoilt spoilt[] = {
@@ -311,6 +316,10 @@ static const struct spoilt spoilt[] = {
     {"move from a weight bank", move_from_weights, LORA_ERR_ADDRESS, PACK_AT},
     {"two KV_COMMITs", commit_twice, LORA_ERR_OPCODE, PACK_AT},
     {"KV_COMMIT after KV_STORE", commit_late, LORA_ERR_OPCODE, KV_STORE_AT},
+    {"KV_COMMIT of a part of the layers", commit_part, LORA_ERR_OPCODE, END_AT},
+    {"KV_COMMIT of more layers", commit_beyond, LORA_ERR_SIZE, KV_COMMIT_AT},
+    {"KV_COMMIT of the second layer alone", commit_later, LORA_ERR_OPCODE, KV_COMMIT_AT},
+    {"KV_COMMIT behind its layer's KV_STORE", commit_behind, LORA_ERR_OPCODE, PACK_AT},
 };
 
 #endif

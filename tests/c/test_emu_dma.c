@@ -142,10 +142,13 @@ static void set_table(struct fixture *f, uint32_t sequence, uint32_t tile, uint1
     CHECK(transport->memory_write(f->cluster.handle[0], TEST_DDR, offset, &page, 2, NULL) == 0);
 }
 
+static uint32_t commit_body; /* layers of a KV_COMMIT */
+
 static uint32_t commit(struct fixture *f, const struct lora_kv_op *ops, uint32_t count,
                        const uint16_t *path, uint32_t path_count) {
     void *handle = f->cluster.handle[0];
-    struct lora_command command = {.opcode = LORA_CMD_KV_COMMIT, .unit = LORA_UNIT_DMA};
+    struct lora_command command = {
+        .opcode = LORA_CMD_KV_COMMIT, .unit = LORA_UNIT_DMA, .body = {commit_body}};
     CHECK(transport->memory_write(handle, TEST_DDR, OPS_OFFSET, ops, count * sizeof *ops, NULL) ==
           0);
     if (path_count)
@@ -179,6 +182,29 @@ static void check_moves(void) {
     set_table(&f, 1, 1, 6);
     CHECK(commit(&f, fork, 3, path, 5) == LORA_OK);
     CHECK(holds(&f, 6, 0, 100) && holds(&f, 6, 1, 101) && holds(&f, 3, 1, 104));
+    test_close(&f.cluster);
+}
+
+/* A commit of some layers moves theirs alone; one beyond the last layer is refused. */
+static void check_layers(void) {
+    struct fixture f = open_fixture();
+    static const int32_t slots[] = {9};
+    static const uint16_t path[] = {9};
+    struct lora_kv_op op = {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 30, .c = 1};
+    store_rows(&f, slots, 1, 100);
+    set_table(&f, 2, 0, 5);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        commit_body = layer | 1u << 16;
+        CHECK(!holds(&f, 5, 30, 100));
+        CHECK(commit(&f, &op, 1, path, 1) == LORA_OK);
+    }
+    CHECK(holds(&f, 5, 30, 100));
+    op.a = 31;
+    commit_body = LAYERS - 1; /* the last one, as the rest */
+    CHECK(commit(&f, &op, 1, path, 1) == LORA_OK && !holds(&f, 5, 31, 100));
+    commit_body = LAYERS | 1u << 16;
+    CHECK(commit(&f, &op, 1, path, 1) == LORA_ERR_SIZE);
+    commit_body = 0;
     test_close(&f.cluster);
 }
 
@@ -279,6 +305,7 @@ static void check_rows(void) {
 int main(void) {
     for (kv_type = LORA_KV_FP16; kv_type <= LORA_KV_INT8_HEADS; kv_type++) {
         check_moves();
+        check_layers();
         check_shared_store();
         check_hostile_moves();
     }

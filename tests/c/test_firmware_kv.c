@@ -197,10 +197,35 @@ static void test_table_after_commit(void) {
     board_close();
 }
 
+/* A list with a KV_COMMIT a layer: each is told all operations of its own, and what a table needs
+ * moved before it is moved in all layers. */
+static void test_commit_by_layers(void) {
+    const struct test_list whole = list;
+    struct test_step step;
+    commit_layers(list.commands);
+    chain();
+    CHECK_EQUAL(board.log_count > 0, 1);
+    step = commit_three(2, 0);
+    step_op(&step, LORA_KV_TABLE, 1, 0, 2, 0);
+    step_op(&step, LORA_KV_LENGTH, 1, 3, 0, 0);
+    step_op(&step, LORA_KV_LENGTH, 0, 0, 0, 0);
+    step_op(&step, LORA_KV_TABLE, 0, 0, 11, 0);
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    CHECK_EQUAL(board.log_count, 3);
+    CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 0)->kv_count, 4);
+    CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 0)->command.body[0], 0);
+    for (uint32_t layer = 0; layer < 2; layer++) { /* the rest, by the list's own commands */
+        CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 1 + layer)->kv_count, 1);
+        CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 1 + layer)->command.body[0], layer | 1u << 16);
+    }
+    board_close();
+    list = whole;
+}
+
 static const struct test_case cases[] = {
     CASE(commit),    CASE(commit_is_redone),   CASE(bad_operations),
     CASE(bad_table), CASE(table_and_length),   CASE(committed_slot_is_kept),
-    CASE(tiles_end), CASE(table_after_commit),
+    CASE(tiles_end), CASE(table_after_commit), CASE(commit_by_layers),
 };
 
 int main(int argc, char **argv) {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lora_host import abi
-from lora_host.overlay import load_overlay
+from lora_host.overlay import COLUMN, load_overlay
 from lora_sdk.compile import lower as lowering
 from lora_sdk.compile.isa import (
     Adapter,
@@ -217,7 +217,8 @@ def access_move(c: MoveRows) -> Access:
 def access(command: Command) -> Access:
     """What a command touches, but for gathers, which touch in two phases."""
     if isinstance(command, KvCommit):
-        return Access([], [("kv", 0, 1 << 30)])
+        end = command.kv_layer + command.layers if command.layers else 1 << 30
+        return Access([], [("kv", command.kv_layer, end)])
     known = {
         Matrix: access_matrix,
         Adapter: access_adapter,
@@ -343,8 +344,11 @@ def lists_of(
     taps: tuple[int, ...] = (0, 1),
     adapters: AdapterOptions | None = None,
     final: bool = True,
+    columns: bool = False,
 ) -> tuple[Plan, list[list[Command]]]:
     chosen = load_overlay(choose_overlay(config, "u280"))
+    if columns:
+        chosen = replace(chosen, merge=COLUMN)
     plan = make_plan(
         config, chosen, board(), boards, hidden_taps=taps, adapters=adapters, final_states=final
     )
@@ -383,6 +387,26 @@ def test_nor_where_boards_share_segments(config, scheme: str | None) -> None:
 def test_nor_of_a_quantized_model(config, scheme: str, boards: int) -> None:
     _, lists = lists_of(quantized(config, scheme), boards)
     assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_nor_with_a_commit_a_layer(config, boards: int) -> None:
+    """Where columns have banks of their own. Layers are committed in order, each before its store
+    and attention, and behind the attention of the layer before."""
+    _, lists = lists_of(config, boards, columns=True)
+    assert hazards(lists) == []
+    for rank, commands in enumerate(lists):
+        graph = Graph(lists)
+        commits = [i for i, one in enumerate(commands) if isinstance(one, KvCommit)]
+        attends = [i for i, one in enumerate(commands) if isinstance(one, Attention)]
+        assert [(commands[i].kv_layer, commands[i].layers) for i in commits] == [
+            (layer, 1) for layer in range(config.layers)
+        ]
+        for commit, attend in zip(commits, attends, strict=True):
+            assert (rank, attend, "start") in graph.reach((rank, commit, "done"))
+        for commit, attend in zip(commits[1:], attends, strict=False):
+            assert (rank, commit, "start") in graph.reach((rank, attend, "done"))
 
 
 @pytest.mark.parametrize("mode", ["auto", "s"])

@@ -185,8 +185,11 @@ def test_attention_counts_tiles_pages_and_paths() -> None:
 def test_positions_that_follow_each_other_are_moved_together() -> None:
     chosen = overlay()
     kv = make_plan(LLAMA, chosen, chosen.board, 1, context=64).boards[0].kv
-    assert commit_counts(kv, [(30, 31)])["run"] == 1
-    assert commit_counts(kv, [(30, 31, 32, 40), (5,)])["run"] == 4
+    commit = isa.KvCommit(what="commit")
+    together = commit_counts(kv, commit, [(30, 31)])
+    assert together["run"] == 1 and together["head"] == kv.layers * kv.heads
+    assert commit_counts(kv, replace(commit, layers=1), [(30, 31)])["head"] == kv.heads
+    assert commit_counts(kv, commit, [(30, 31, 32, 40), (5,)])["run"] == 4
 
 
 def test_a_gather_counts_the_busiest_lane() -> None:

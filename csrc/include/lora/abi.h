@@ -313,7 +313,7 @@ enum lora_opcode {
     LORA_CMD_VECTOR = 2,    /* VFU */
     LORA_CMD_ATTENTION = 3, /* MPU (it owns the multipliers; SoftMax inside) */
     LORA_CMD_KV_STORE = 4,  /* DMA: rows' K and V into their scratch slots */
-    LORA_CMD_KV_COMMIT = 5, /* DMA: the step header's KV operations, all layers */
+    LORA_CMD_KV_COMMIT = 5, /* DMA: the step header's KV operations, of some layers */
     LORA_CMD_GATHER = 6,    /* ROUTER: all-gather of activations or LayerNorm sums */
     LORA_CMD_MOVE_ROWS = 7, /* DMA: copy rows between buffers */
     LORA_CMD_CHECKSUM = 8,  /* DMA; only issued by LORA_OP_CHECKSUM */
@@ -556,6 +556,14 @@ struct lora_kv_store {
     uint32_t k_offset, v_offset, stride; /* on-chip; head h at + h*head_dim*2, INT8 h*head_dim */
     uint32_t k_scales, v_scales, scale_stride; /* on-chip, KV_INT8_HEADS: FP16, head h at + h*2 */
     uint32_t reserved_2[5];
+};
+
+/* A list's commits, if it has any, have its layers in order, each layer before its KV_STORE. */
+struct lora_kv_commit {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint16_t kv_layer, layers; /* the first one, and how many; 0: all from there on */
+    uint32_t reserved[12];
 };
 
 struct lora_gather {

@@ -27,6 +27,14 @@ static inline int kv_type_right(const struct lora_list *list) {
            (list->kv_type <= LORA_KV_INT8_HEADS && list->head_dim % 2 == 0);
 }
 
+/* How many layers a KV_COMMIT is of; 0: the list does not have all of them. */
+static inline int kv_commit_layers(const struct lora_list *list,
+                                   const struct lora_kv_commit *command, uint32_t *layers) {
+    if (command->kv_layer > list->kv_layers) return 0;
+    *layers = command->layers ? command->layers : (uint32_t)list->kv_layers - command->kv_layer;
+    return command->kv_layer + *layers <= list->kv_layers;
+}
+
 /* Banks of pages: those of the weights, or those that take what these cannot (abi.h). */
 struct kv_pool {
     uint32_t bank_first, bank_count, first_page, line;

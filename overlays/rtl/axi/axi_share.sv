@@ -2,7 +2,7 @@
 // Two masters at one AXI4 port: `a` has IDs that begin with 0, `b` with 1. A write is of one line; its address and data
 // are taken together. `a` goes first.
 module axi_share #(
-    parameter int ID_BITS = 3  // of each
+    parameter int ID_BITS = 5  // of each
 ) (
     input  logic               clk,
     input  logic               rst,

@@ -6,7 +6,7 @@
 module line_ports #(
     parameter int                  PORTS       = 2,
     parameter int                  TAG_BITS    = 20,
-    parameter int                  ID_BITS     = 3,
+    parameter int                  ID_BITS     = 5,
     parameter logic [42*PORTS-1:0] FIRST_LINES = '0,
     parameter logic [6*PORTS-1:0]  SPAN_BITS   = '0   // log2 of the lines
 ) (

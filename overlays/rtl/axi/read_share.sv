@@ -2,7 +2,7 @@
 // Two readers at one AXI4 port, in turns where both ask: `a` by bursts, with the ID {1, 0}; `b` a line each, with ID 0,
 // whose lines are always taken and come in order.
 module read_share #(
-    parameter int ID_BITS = 3  // of each
+    parameter int ID_BITS = 5  // of each
 ) (
     input  logic             clk,
     input  logic             rst,

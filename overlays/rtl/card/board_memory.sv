@@ -10,7 +10,7 @@ module board_memory #(
     parameter logic [6*PORTS-1:0]  SPAN_BITS    = '0,
     parameter int                  ONCHIP_BYTES = 16 << 20,
     parameter int                  TAG_BITS     = 20,
-    parameter int                  ID_BITS      = 3,         // of a write; AXI's have one more
+    parameter int                  ID_BITS      = 5,         // of a write; AXI's have one more
     parameter int                  CHANNELS     = 0,         // below the control's port
     parameter int                  BANKS        = CHANNELS > 0 ? CHANNELS : 1
 ) (

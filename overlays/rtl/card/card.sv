@@ -71,9 +71,9 @@ module card
     output logic [41:0]           lines_write_line,
     output logic [63:0]           lines_write_bytes,
     output logic [511:0]          lines_write_data,
-    output logic [2:0]            lines_write_id,
+    output logic [4:0]            lines_write_id,
     input  logic                  lines_written,
-    input  logic [2:0]            lines_written_id,
+    input  logic [4:0]            lines_written_id,
     input  logic                  lines_written_error,
     // memory of the channels, as channel_ports has it
     /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
@@ -607,7 +607,7 @@ module card
       .write_refused(write_refused[OF_VFU]),
       .write_error(write_failed[OF_VFU])
   );
-  assign read_tag[OF_DMA][TAG_BITS-1:6] = '0;
+  assign read_tag[OF_DMA][TAG_BITS-1:7] = '0;
   dma dma_here (
       .clk(dma_clk),
       .rst(rst),
@@ -656,9 +656,9 @@ module card
       .read_ready(reads_taken[OF_DMA]),
       .read_bank(read_bank[OF_DMA]),
       .read_line(read_line[OF_DMA]),
-      .read_tag(read_tag[OF_DMA][5:0]),
+      .read_tag(read_tag[OF_DMA][6:0]),
       .line_valid(lines[OF_DMA]),
-      .line_tag(line_tag[5:0]),
+      .line_tag(line_tag[6:0]),
       .line_data(line_data),
       .line_error(failed[OF_DMA] || refused[OF_DMA]),
       .write_valid(writes[OF_DMA]),

@@ -4,7 +4,7 @@ module card_memory #(
     parameter int PORTS     = 2,
     parameter int TAG_BITS  = 16,
     parameter int PORT_BITS = $clog2(PORTS),
-    parameter int ID_BITS   = 3
+    parameter int ID_BITS   = 5
 ) (
     input  logic                            clk,
     input  logic                            rst,

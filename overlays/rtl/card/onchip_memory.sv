@@ -5,7 +5,7 @@
 module onchip_memory #(
     parameter int BYTES    = 16 << 20,
     parameter int TAG_BITS = 20,
-    parameter int ID_BITS  = 3,
+    parameter int ID_BITS  = 5,
     parameter int STAGES   = 4
 ) (
     input  logic                clk,

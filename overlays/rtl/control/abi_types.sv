@@ -429,6 +429,19 @@ package abi_types;
   } kv_store_record_t;
 
   typedef struct packed {
+    logic [383:0] reserved;
+    logic [15:0] layers;
+    logic [15:0] kv_layer;
+    logic [15:0] layer;
+    logic [15:0] signal_counter;
+    logic [15:0] wait_value;
+    logic [15:0] wait_counter;
+    logic [15:0] flags;
+    logic [7:0] unit;
+    logic [7:0] opcode;
+  } kv_commit_record_t;
+
+  typedef struct packed {
     logic [223:0] reserved;
     logic [15:0] reserved_0;
     logic [15:0] span;

@@ -57,9 +57,9 @@ module dma
     input  logic         read_ready,
     output logic [5:0]   read_bank,
     output logic [31:0]  read_line,
-    output logic [5:0]   read_tag,
+    output logic [6:0]   read_tag,
     input  logic         line_valid,
-    input  logic [5:0]   line_tag,
+    input  logic [6:0]   line_tag,
     input  logic [511:0] line_data,
     input  logic         line_error,         // with the line: it is none
     output logic         write_valid,
@@ -71,7 +71,7 @@ module dma
     input  logic         write_open,         // a write that was taken may still fail, or be behind a read
     input  logic         write_error         // one of them has failed: one cycle
 );
-  localparam int DEPTH_BITS = 5;
+  localparam int DEPTH_BITS = 6;
   typedef enum logic [2:0] {IDLE, BEGIN, RUN, SETTLE, FAIL, RESULT} state_t;
   state_t state;
   logic [511:0] told, command;
@@ -136,6 +136,7 @@ module dma
       .clk(clk),
       .rst(clear),
       .start(state == BEGIN && is[COMMIT]),
+      .command(command),
       .layout(layout),
       .control_bank(control_bank),
       .table_bank(table_bank),

@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV_COMMIT: the step header's COPY and COMMIT operations, in order, read from the control bank. A committed slot goes
-// to the page that the page table has for its position; positions that follow each other in both pages go together.
-// What an operation reads begins when all that was written before is there.
+// KV_COMMIT: of the command's layers the step header's COPY and COMMIT operations, in order, read from the control
+// bank. A committed slot goes to the page that the page table has for its position; positions that follow each other in
+// both pages go together. What an operation reads begins when all that was written before is there.
 module kv_commit
   import abi_types::*;
   import dma_types::*;
 (
-    input  logic         clk,
-    input  logic         rst,
-    input  logic         start,           // one cycle; the inputs are held
-    input  layout_t      layout,
-    input  logic [7:0]   control_bank,
-    input  logic [7:0]   table_bank,
-    input  logic [31:0]  table_line,
-    input  logic [31:0]  max_scratch,
-    input  logic [31:0]  max_sequences,
-    input  logic [31:0]  max_tiles,
-    input  logic [31:0]  op_count,
-    input  logic [31:0]  ops_offset,
-    input  logic [31:0]  path_count,
-    input  logic [31:0]  path_offset,
-    output logic         fetch_start,
-    output bank_t        fetch_bank,
-    output address_t     fetch_address,
-    output logic [4:0]   fetch_count,
-    input  logic         fetch_busy,
-    input  logic [127:0] fetched,
-    output logic         look,
-    output range_t       range,
-    input  logic         look_over,
-    input  logic         covered,
-    output logic         move_start,
-    output move_t        move,
-    input  logic         move_done,
-    input  logic         move_failed,
-    input  logic         settled,         // no copy is under way
-    output logic         done,            // one cycle; copies may be under way
-    output logic [7:0]   status
+    input  logic              clk,
+    input  logic              rst,
+    input  logic              start,         // one cycle; the inputs are held
+    input  kv_commit_record_t command,
+    input  layout_t           layout,
+    input  logic [7:0]        control_bank,
+    input  logic [7:0]        table_bank,
+    input  logic [31:0]       table_line,
+    input  logic [31:0]       max_scratch,
+    input  logic [31:0]       max_sequences,
+    input  logic [31:0]       max_tiles,
+    input  logic [31:0]       op_count,
+    input  logic [31:0]       ops_offset,
+    input  logic [31:0]       path_count,
+    input  logic [31:0]       path_offset,
+    output logic              fetch_start,
+    output bank_t             fetch_bank,
+    output address_t          fetch_address,
+    output logic [4:0]        fetch_count,
+    input  logic              fetch_busy,
+    input  logic [127:0]      fetched,
+    output logic              look,
+    output range_t            range,
+    input  logic              look_over,
+    input  logic              covered,
+    output logic              move_start,
+    output move_t             move,
+    input  logic              move_done,
+    input  logic              move_failed,
+    input  logic              settled,       // no copy is under way
+    output logic              done,          // one cycle; copies may be under way
+    output logic [7:0]        status
 );
   typedef enum logic [4:0] {
     IDLE, OPS, OPS_ANSWER, PATH, PATH_ANSWER, OP, OP_READ, DECODE, SLOT, SLOT_READ, PLACE, ENTRY, ENTRY_ANSWER,
@@ -44,6 +45,7 @@ module kv_commit
   } state_t;
   state_t state;
   logic refused;
+  logic [16:0] layers;
   logic [9:0] op_number;
   logic ops_end;
   kv_op_t op;
@@ -57,7 +59,9 @@ module kv_commit
   logic [11:0] table_width;  // lines of a sequence
   address_t entry;
   logic follows, missing, wrong;
-  assign refused = !layout_right(layout) || op_count > 32'(LORA_MAX_KV_OPS) ||
+  assign layers = command.layers != 16'd0 ? {1'b0, command.layers} : {1'b0, layout.layers} - {1'b0, command.kv_layer};
+  assign refused = !layout_right(layout) || command.kv_layer > layout.layers ||
+      {1'b0, command.kv_layer} + layers > {1'b0, layout.layers} || op_count > 32'(LORA_MAX_KV_OPS) ||
       path_count > 32'(LORA_MAX_ROWS * LORA_MAX_SEQUENCES);
   assign tiles_up = max_tiles[16:0] + 17'd31;
   assign table_width = tiles_up[16:5];
@@ -123,8 +127,8 @@ module kv_commit
   assign move_start = state == MOVE;
   assign move = '{
       store: 1'b0,
-      index: 32'd0,
-      heads: 32'(layout.layers) * 32'(layout.heads),
+      index: (32'(command.kv_layer) * 32'(layout.heads)) << 1,
+      heads: 32'(layers) * 32'(layout.heads),
       from: first_from,
       to: first_to,
       count: count,

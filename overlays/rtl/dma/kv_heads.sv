@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions of all heads, one head after another: rows of the on-chip buffer into their lanes of a page, or lanes of
 // one page into those of another. Every block must lie in one arena. K is a line a column, so of one position each
-// value is a piece; V is moved as one run.
+// value is a piece; V is moved as one run. K goes last, so the next head's blocks are looked up while its lines move.
 module kv_heads
   import abi_types::*;
   import dma_types::*;
@@ -122,7 +122,7 @@ module kv_heads
       backward: 1'b0,
       sums: 1'b0
   };
-  assign ends = part == (has_scales(layout) ? 2'd3 : 2'd1);
+  assign ends = part == 2'd0;
 
   always_ff @(posedge clk) begin
     done <= 1'b0;
@@ -159,12 +159,12 @@ module kv_heads
       LANE: begin
         from_lane <= move.from.lane;
         to_lane <= move.store ? row_lane : move.to.lane;
-        part <= 2'd0;
+        part <= has_scales(layout) ? 2'd3 : 2'd1;
         state <= COPY;
       end
       COPY:
       if (copy_ready) begin
-        part <= part + 2'd1;
+        part <= part - 2'd1;
         if (ends) begin
           number <= number + 6'd1;
           row_reach <= row_reach + 38'(stride);

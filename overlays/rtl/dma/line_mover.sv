@@ -7,7 +7,7 @@ module line_mover
   import router_types::turn;
   import dma_types::*;
 #(
-    parameter int DEPTH_BITS = 5
+    parameter int DEPTH_BITS = 6
 ) (
     input  logic                  clk,
     input  logic                  rst,

@@ -8,7 +8,7 @@ module arena_port
   import arena_types::*;
 #(
     parameter int TAG_BITS = 18,
-    parameter int ID_BITS  = 3
+    parameter int ID_BITS  = 5
 ) (
     input  logic                clk,
     input  logic                rst,

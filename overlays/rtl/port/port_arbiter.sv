@@ -5,7 +5,7 @@
 module port_arbiter #(
     parameter int UNITS     = 3,
     parameter int TAG_BITS  = 16,
-    parameter int WRITES    = 8,   // that may be on their way to memory
+    parameter int WRITES    = 32,  // that may be on their way to memory
     parameter int UNIT_BITS = $clog2(UNITS),
     parameter int ID_BITS   = $clog2(WRITES)
 ) (

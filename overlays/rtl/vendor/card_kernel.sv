@@ -21,7 +21,7 @@ module card_kernel
     parameter int                  CHANNELS       = 0,   // of card: the first ports are theirs, too
     localparam int                 BANKS          = CHANNELS > 0 ? CHANNELS : 1,
     localparam int                 LINKS          = 2,
-    localparam int                 ID_BITS        = 4
+    localparam int                 ID_BITS        = 6
 ) (
     input  logic                          ap_clk,
     input  logic                          ap_rst_n,
@@ -223,9 +223,9 @@ module card_kernel
   logic [41:0] lines_write_line;
   logic [63:0] lines_write_bytes;
   logic [511:0] lines_write_data;
-  logic [2:0] lines_write_id;
+  logic [4:0] lines_write_id;
   logic lines_written;
-  logic [2:0] lines_written_id;
+  logic [4:0] lines_written_id;
   logic lines_written_error;
   logic [BANKS-1:0] channel_read_valid, channel_read_ready, channel_line_valid, channel_line_error;
   logic [41:0] channel_read_line[BANKS];

@@ -23,7 +23,7 @@ from lora_sdk.plan.model_plan import Plan
 SIZES = (
     "flags", "k", "n", "weight_type", "merge", "bank_first", "bank_count", "adapter", "op",
     "columns", "extra", "first", "q_heads", "kv_heads", "head_dim", "window", "bytes", "share_unit",
-    "segment_unit", "element_bytes", "span",
+    "segment_unit", "element_bytes", "span", "layers",
 )  # fmt: skip
 CATEGORY = {MPU: WEIGHTS, VFU: VECTOR, ROUTER: LINK, DMA: KV, CONTROL_UNIT: KV}
 

@@ -329,7 +329,7 @@ def _kv_commit(
     timing: ListTiming, command: isa.KvCommit, rows: int, step: StepShape
 ) -> dict[str, Any]:
     """Each committed position is read and written, in every block and KV head of the board."""
-    machine, layers = timing.machine, timing.board.kv.layers
+    machine, layers = timing.machine, command.layers or timing.board.kv.layers
     heads = len(timing.board.share.kv_heads)
     each = layers * heads * position_lines(timing.board.kv)
     lines = 2 * step.committed * each

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_lab.timing.vector_counts import Counts
-from lora_sdk.compile.isa import KvStore, MoveRows
+from lora_sdk.compile.isa import KvCommit, KvStore, MoveRows
 
 if TYPE_CHECKING:
     from lora_sdk.plan.kv import KvLayout
@@ -30,10 +30,10 @@ def store_counts(kv: KvLayout, command: KvStore, rows: int) -> Counts:
     return {"command": 1, "row": rows, "head": heads, "piece": heads * head_pieces(kv)}
 
 
-def commit_counts(kv: KvLayout, commits: Sequence[Sequence[int]]) -> Counts:
+def commit_counts(kv: KvLayout, command: KvCommit, commits: Sequence[Sequence[int]]) -> Counts:
     """Of a header's commits, slots by operation."""
     runs = sum(_runs(path) for path in commits)
-    heads = runs * kv.layers * kv.heads
+    heads = runs * (command.layers or kv.layers) * kv.heads
     return {
         "command": 1,
         "operation": len(commits),

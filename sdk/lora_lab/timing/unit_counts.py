@@ -66,7 +66,9 @@ def unit_counts(its: Counting, command: isa.Command, step: CardStep) -> Found | 
     """Of a command in a step; None where no unit sees it. RequestError names one without counts."""
     rows = step.of(command.flags)
     if isinstance(command, isa.KvCommit):
-        return ("kv_commit", commit_counts(its.board.kv, step.commits)) if step.commits else None
+        if not step.commits:
+            return None
+        return "kv_commit", commit_counts(its.board.kv, command, step.commits)
     if not rows or command.UNIT == abi.UNIT_CONTROL:
         return None
     count = COUNTS.get(type(command))

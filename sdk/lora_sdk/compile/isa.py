@@ -190,10 +190,14 @@ class KvStore(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class KvCommit(Command):
-    """DMA: the step header's KV operations."""
+    """DMA: the step header's KV operations, of `layers` layers from `kv_layer` on; 0: of all."""
 
+    STRUCT = "kv_commit"
     OPCODE = abi.CMD_KV_COMMIT
     UNIT = abi.UNIT_DMA
+
+    kv_layer: int = 0
+    layers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,10 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   or run a matmul that waited for their reader: SWIGLU and RESIDUAL run on the VFU before the norm,
   or before the gather, that this matmul waits for.
 - Scratch KV: a layer's attention waits for the layer's KV_STORE. KV_COMMIT is the first command of
-  the same unit (DMA), so page tables and lengths are those of this step before any row is stored or
-  read.
+  the same unit (DMA), so what lies in pages is of this step before any row is stored or read. Where
+  matmuls have memory ports of their own, each layer has a KV_COMMIT, which the DMA unit runs before
+  the layer's KV_STORE, beside its norm and matmul. It waits for the stream as the layer's first
+  operation does: attention of the layer before is over, and its pages are those of other layers.
 - The residual stream is written by the VFU, and once by PACK on the DMA. Taps read it on the DMA. A
   tap precedes its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention.
   PACK is the last layer's, in place, and comes right before the first command after attention that
@@ -80,10 +82,13 @@ def lower(
     """The command list of board `rank`. `scales` are those of a quantized model's activations.
     ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
-    part.builder.emit(KvCommit, None, what="kv commit")
+    by_layer = plan.overlay.channels > 0
+    part.builder.emit(KvCommit, None, what="kv commit", layers=int(by_layer))
     stream = lower_operations(part, part.block.before, lower_received(part))
     for layer, operations in zip(part.stage.layers, part.block.layers, strict=True):
         part.builder.layer = layer
+        if by_layer and layer != part.stage.layers.start:
+            _commit_layer(part, layer, stream)
         part.tap(layer, stream)
         stream = lower_operations(part, operations, stream)
     part.leave_layers()
@@ -94,6 +99,11 @@ def lower(
     lower_ballot(part)
     part.builder.finish(End, what="end")
     return part.builder.commands
+
+
+def _commit_layer(part: Lowering, layer: int, stream: Event | None) -> None:
+    index = layer - part.stage.layers.start
+    part.builder.emit(KvCommit, stream, what="kv commit", kv_layer=index, layers=1)
 
 
 def lower_until(

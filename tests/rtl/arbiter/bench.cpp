@@ -18,8 +18,8 @@
 
 namespace {
 
-constexpr uint32_t UNITS = 3, TAG_BITS = 16, LINES = 6, BANKS = 2, PLACES = LINES * BANKS,
-                   BYTES = 64;
+constexpr uint32_t UNITS = 3, TAG_BITS = 16, WRITES = 32, LINES = 400, BANKS = 2,
+                   PLACES = LINES * BANKS, BYTES = 64;
 
 [[noreturn]] void fail(const char *format, ...) {
     va_list arguments;
@@ -49,6 +49,7 @@ class Bench {
                 busy_ = random_.once_in(3) ? 0 : random_.below(240);
                 rate_ = random_.once_in(3) ? 256 : 10 + random_.below(240);
                 writes_of_8_ = random_.below(9);
+                few_ = !random_.once_in(3);
             }
             if (random_.once_in(5000)) reset();
             cycle();
@@ -111,6 +112,11 @@ class Bench {
         model_->eval();
     }
 
+    // Of few lines, so that they meet, or of so many that all writes may be under way.
+    uint32_t any_place() {
+        return random_.below(BANKS) * LINES + random_.below(few_ ? 6 : LINES);
+    }
+
     void offer() {
         VArbiter &m = *model_;
         for (uint32_t u = 0; u < UNITS; u++) {
@@ -118,14 +124,14 @@ class Bench {
                 reads_[u].size() < 12) {
                 read_[u] = Offer();
                 read_[u].valid = true;
-                read_[u].place = random_.below(PLACES);
+                read_[u].place = any_place();
                 do read_[u].tag = random_.below(64) << 10 | u;
                 while (reads_[u].count(read_[u].tag));
             }
             if (!write_[u].valid && random_.below(256) < rate_ && random_.below(8) < writes_of_8_) {
                 write_[u] = Offer();
                 write_[u].valid = true;
-                write_[u].place = random_.below(PLACES);
+                write_[u].place = any_place();
                 write_[u].bytes = random_.once_in(2) ? ~0ull : random_.next();
             }
         }
@@ -263,10 +269,14 @@ class Bench {
             taken_.erase(taken_.begin() + static_cast<std::ptrdiff_t>(at));
         }
         m.written = 0;
-        m.written_id = static_cast<uint8_t>(random_.below(8));
+        m.written_id = static_cast<uint8_t>(random_.below(WRITES));
         m.written_refused = m.written_error = random_.once_in(2);
+        uint32_t held = 0;
+        for (const auto &write : writes_) held += write != nullptr;
+        counts_["all_writes"] += held == WRITES;
+        if (held == 0 || !random_.once_in(few_ ? 3 : 8)) return;
+        while (!writes_[m.written_id]) m.written_id = (m.written_id + 1) % WRITES;
         auto &entry = writes_[m.written_id];
-        if (!entry || !random_.once_in(3)) return;
         m.written = 1;
         m.written_refused = random_.once_in(20);
         m.written_error = random_.once_in(20);
@@ -342,12 +352,12 @@ class Bench {
     std::map<uint32_t, Read> reads_[UNITS];
     uint32_t open_[UNITS] = {}, answer_unit_ = UNITS;
     bool answer_refused_ = false, answer_error_ = false, last_read_ = false;
-    bool late_error_[UNITS] = {}, late_refused_[UNITS] = {}, shown_read_ = false,
+    bool few_ = true, late_error_[UNITS] = {}, late_refused_[UNITS] = {}, shown_read_ = false,
          shown_write_ = false;
     std::string read_shown_, write_shown_;
     std::vector<Taken> taken_;
     std::vector<Write> waiting_;
-    std::unique_ptr<Write> writes_[8];
+    std::unique_ptr<Write> writes_[WRITES];
     Line accepted_[PLACES] = {}, memory_[PLACES] = {};
 };
 

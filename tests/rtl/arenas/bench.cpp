@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr uint32_t BYTES = LORA_LINE_BYTES, IDS = 8, TAGS = 64, SCENE = 3000, STREAM = 600,
+constexpr uint32_t BYTES = LORA_LINE_BYTES, IDS = 32, TAGS = 64, SCENE = 3000, STREAM = 600,
                    LIMIT = 100'000;
 constexpr uint64_t BANK_LINES = 1ull << 32;
 constexpr uint32_t BANKS[] = {0, 1, 5, 31, 32, 62};
@@ -353,7 +353,7 @@ class Bench {
              text(m.memory_read_line, m.memory_read_onchip, m.memory_read_tag, shown_nothing_));
         keep(shown_write_, m.memory_write_valid, writes,
              text(m.memory_write_line, m.memory_write_onchip,
-                  m.memory_write_id + 8 * m.memory_write_bytes, &m.memory_write_data[0]));
+                  m.memory_write_id + IDS * m.memory_write_bytes, &m.memory_write_data[0]));
     }
 
     void cycle(uint32_t read_rate, uint32_t write_rate) {

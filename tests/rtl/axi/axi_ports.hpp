@@ -36,8 +36,8 @@ template <class Model> class PortRules : public AxiRules {
         bool w = packed(m.m_axi_wvalid, p_, 1);
         uint64_t read = packed(m.m_axi_araddr, p_, 64), written = packed(m.m_axi_awaddr, p_, 64);
         uint32_t beats = uint32_t(packed(m.m_axi_arlen, p_, 8));
-        uint32_t read_id = uint32_t(packed(m.m_axi_arid, p_, 4)),
-                 id = uint32_t(packed(m.m_axi_awid, p_, 4));
+        uint32_t read_id = uint32_t(packed(m.m_axi_arid, p_, 6)),
+                 id = uint32_t(packed(m.m_axi_awid, p_, 6));
         stays(ar_, ar, packed(m.m_axi_arready, p_, 1), {read, beats, read_id},
               "AR changed before it was taken");
         stays(aw_, aw, packed(m.m_axi_awready, p_, 1), {written, packed(m.m_axi_awlen, p_, 8), id},
@@ -69,7 +69,7 @@ template <class Model> class PortRules : public AxiRules {
 };
 
 template <class Model> class AxiPorts {
-    enum : uint32_t { IDS = 16, UNITS_ID = 8 };
+    enum : uint32_t { IDS = 64, UNITS_ID = 32 };
 
   public:
     // Whether the access fails; reads: no strobe. `units`: it is not the control's.
@@ -173,7 +173,7 @@ template <class Model> class AxiPorts {
         }
         if (packed(m.m_axi_arvalid, p, 1) && packed(m.m_axi_arready, p, 1)) burst_taken(p, port);
         if (packed(m.m_axi_awvalid, p, 1) && packed(m.m_axi_awready, p, 1))
-            port.addresses.emplace_back(packed(m.m_axi_awaddr, p, 64), packed(m.m_axi_awid, p, 4));
+            port.addresses.emplace_back(packed(m.m_axi_awaddr, p, 64), packed(m.m_axi_awid, p, 6));
         if (packed(m.m_axi_wvalid, p, 1) && packed(m.m_axi_wready, p, 1)) {
             Data data{packed(m.m_axi_wstrb, p, 64), {}};
             for (uint32_t i = 0; i < 16; i++)
@@ -186,7 +186,7 @@ template <class Model> class AxiPorts {
     void burst_taken(uint32_t p, Port &port) {
         uint64_t address = packed(model_.m_axi_araddr, p, 64);
         uint32_t count = uint32_t(packed(model_.m_axi_arlen, p, 8)) + 1;
-        uint32_t id = uint32_t(packed(model_.m_axi_arid, p, 4));
+        uint32_t id = uint32_t(packed(model_.m_axi_arid, p, 6));
         port.reads[id].push_back({address, count, later()});
         if (id != UNITS_ID) return;
         bursts++;
@@ -226,7 +226,7 @@ template <class Model> class AxiPorts {
         Line line;
         bool failed = access_(id >= UNITS_ID, burst.address, 0, line);
         errors += failed;
-        pack(model_.m_axi_rid, p, 4, id);
+        pack(model_.m_axi_rid, p, 6, id);
         pack(model_.m_axi_rlast, p, 1, burst.left == 1);
         pack(model_.m_axi_rresp, p, 2,
              failed ? 2 + chance_() % 2 : chance_() % 2); // SLVERR, DECERR; OKAY, EXOKAY
@@ -245,7 +245,7 @@ template <class Model> class AxiPorts {
         if (id == IDS) return;
         port.b_held = true;
         port.b_id = id;
-        pack(model_.m_axi_bid, p, 4, id);
+        pack(model_.m_axi_bid, p, 6, id);
         pack(model_.m_axi_bresp, p, 2, port.answers[id].front().failed ? 2 + chance_() % 2 : 0);
     }
 

@@ -21,7 +21,7 @@ enum : uint32_t {
     CONTROL = 2,
     CHANNELS = 2,
     ONCHIP_LINES = 256,
-    WRITES = 8,
+    WRITES = 32,
     TAG_BITS = 20,
     MOST_UNDER_WAY = 300
 };

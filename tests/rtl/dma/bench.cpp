@@ -169,6 +169,9 @@ class Case {
         std::string name = name_of(job.command.opcode);
         tally[wanted.status ? name + "_refused_" + std::to_string(wanted.status) : name]++;
         if (!wanted.status && !card_->memory->writes.empty()) tally[name + "_writes"]++;
+        if (name == "commit" && !wanted.status && job.command.body[0] &&
+            !card_->memory->writes.empty())
+            tally["commit_of_layers"]++;
         tally["cycles"] += found.cycles;
         tally["lines"] += card_->memory->writes.size();
     }

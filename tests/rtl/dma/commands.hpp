@@ -78,6 +78,10 @@ class CommandMaker {
         lora_command c{};
         c.opcode = LORA_CMD_KV_COMMIT;
         for (uint32_t &word : c.body) word = static_cast<uint32_t>(random_.next());
+        if (odd()) return c;
+        const uint32_t first = random_.below(scene_.list.kv_layers);
+        const uint32_t layers = random_.below(scene_.list.kv_layers - first + 1); // 0: the rest
+        c.body[0] = random_.once_in(2) ? 0 : first | layers << 16;
         return c;
     }
 

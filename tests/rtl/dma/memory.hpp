@@ -98,7 +98,7 @@ class Memory {
         unit_.read_ready = random_.once_in(2);
         unit_.write_ready = random_.once_in(2);
         unit_.line_valid = random_.once_in(2);
-        unit_.line_tag = static_cast<uint8_t>(random_.below(64));
+        unit_.line_tag = static_cast<uint8_t>(random_.below(128));
         unit_.line_error = unit_.write_error = unit_.write_open = 0;
     }
     bool idle() const {

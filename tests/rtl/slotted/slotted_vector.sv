@@ -43,9 +43,9 @@ module slotted_vector #(
     output logic [31:0]     write_line,
     output logic [63:0]     write_bytes,
     output logic [511:0]    write_data,
-    output logic [2:0]      write_id,
+    output logic [4:0]      write_id,
     input  logic            written,
-    input  logic [2:0]      written_id,
+    input  logic [4:0]      written_id,
     input  logic            written_refused,
     input  logic            written_error
 );
