@@ -18,6 +18,7 @@ module attention
     input  logic [8:0]   head_dim,        // at most 256; even where K and V are INT8
     input  logic [6:0]   rows,
     input  logic [15:0]  q_heads,
+    input  logic [15:0]  slopes_first,    // slope of the first head
     input  logic [15:0]  q_first,
     input  logic [15:0]  kv_first,
     input  logic [15:0]  group,
@@ -47,7 +48,9 @@ module attention
     input  logic [5:0]   table_bank,
     input  logic [31:0]  table_line,
     input  logic [16:0]  max_tiles,
-    // of the step: of the row and of the slot that are asked for, in the next cycle
+    // of the step: of the row and of the slot that are asked for, in the next cycle, while it `looks` and has its turn
+    output logic         looks,
+    input  logic         turn,
     output logic [6:0]   row,
     input  logic [15:0]  row_sequence,
     input  logic [17:0]  row_committed,
@@ -60,11 +63,12 @@ module attention
     output logic [31:0]  nonfinite_row,   // ~0 none
     output logic         read_valid,
     input  logic         read_ready,
+    output logic         read_kv,         // a line of a page
     output logic [5:0]   read_bank,
     output logic [31:0]  read_line,
-    output logic [15:0]  read_tag,
+    output line_tag_t    read_tag,
     input  logic         line_valid,
-    input  logic [15:0]  line_tag,
+    input  line_tag_t    line_tag,
     input  logic [511:0] line_data,
     output logic         write_valid,
     input  logic         write_ready,
@@ -112,6 +116,7 @@ module attention
       .write_ready(write_ready)
   );
   assign command_ready = runs && state == IDLE;
+  assign looks = state == ROW || state == WALK;
   logic ended;
   assign done = ended && runs;
 
@@ -126,7 +131,8 @@ module attention
   logic [3:0] pages_used;
   logic [31:0] q_row, y_row, q_head;
   // the head
-  logic [15:0] head, kv_head, kv_start, of_group, of_start;
+  logic [15:0] head, kv_head, kv_start, of_group, of_start, slope_head;
+  assign slope_head = slopes_first + head;
   logic [15:0] kv_before, kv_values;  // of the head before, of V
   logic by_heads;          // K of a head comes before V of the one before it
   logic last_values;       // V of the last head
@@ -248,7 +254,7 @@ module attention
     if (state == SLOPE) begin
       next_piece.kind = LINE_SLOPE;
       next_piece.bank = slope_bank;
-      next_piece.line = slope_line + {19'd0, head[15:3]};
+      next_piece.line = slope_line + {19'd0, slope_head[15:3]};
       next_piece.lines = 9'd1;
       next_piece.where = {head[0], 4'd0};
     end
@@ -280,12 +286,14 @@ module attention
   assign asks_read = reading;
   assign read_bank = piece.bank;
   assign read_line = reads_scales ? piece.scales : piece.line + {23'd0, asked};
-  assign read_tag = {1'b0, reads_scales ? LINE_SCALES : piece.kind, pass_next[1:0], piece.kind == LINE_VALUES && !reads_scales
-      ? ring_next[9:0] : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
+  assign read_kv = piece.kind == LINE_VALUES;
+  assign read_tag = '{kind: reads_scales ? LINE_SCALES : piece.kind, pass: pass_next[1:0],
+                      where: piece.kind == LINE_VALUES && !reads_scales ? ring_next[9:0]
+                          : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
   line_kind_t line_kind;
   logic [1:0] line_pass;
   logic [9:0] line_where;
-  assign {line_kind, line_pass, line_where} = {line_kind_t'(line_tag[14:12]), line_tag[11:0]};
+  assign {line_kind, line_pass, line_where} = line_tag;
 
   // passes
   logic pass_valid, pass_taken, pass_ends, holds, held, unread_integers, joins, there, complete;
@@ -521,7 +529,7 @@ module attention
         kv_start <= kv_start + 16'd1;
       end else state <= ROW;
       ROW: begin
-        rest <= rest + 2'd1;
+        rest <= rest + {1'b0, turn};
         if (rest == 2'd2) begin
           sequence_number <= row_sequence;
           committed <= row_committed;
@@ -535,7 +543,7 @@ module attention
         end
       end
       WALK: begin
-        rest <= rest + 2'd1;
+        rest <= rest + {1'b0, turn};
         if (rest == 2'd2) begin
           path[depth[6:0]] <= slot;
           depths[slot] <= depth[6:0];
@@ -560,7 +568,7 @@ module attention
         first <= window != 32'd0 && {14'd0, count} > window ? count - window[17:0] : 18'd0;
         if (scoring != 2'd2) begin
           q_begin[head[0]] <= q_head[5:0];
-          slope_place[head[0]] <= head[2:0];
+          slope_place[head[0]] <= slope_head[2:0];
           state <= QUERY;
         end
       end
