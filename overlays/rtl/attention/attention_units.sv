@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several attention units as one: the command's query heads are dealt to them, in order and as evenly as can be. Each
-// reads lines of pages in banks below BANKS by a port of its own; all else (q, slopes, the page table, pages in other banks,
-// results) goes by the port that they share. The command is done when all of them are.
+// Several attention units as one: all are told the command, and its heads are dealt to them (head_walk). Each reads lines
+// of pages in banks below BANKS by a port of its own; all else (q, slopes, the page table, pages in other banks, results)
+// goes by the port that they share. The command is done when all of them are.
 module attention_units
   import attention_types::*;
 #(
@@ -87,29 +87,25 @@ module attention_units
   typedef logic [UNITS-1:0] units_t;
 
   // --- the command: of all units or of none ----------------------------------------------------------
-  units_t ready, starts, waits, took, has_heads, ends;
-  logic runs;
+  units_t ready, waits, ends;
+  logic runs, starts;
   assign command_ready = &ready && !runs;
-  assign starts = has_heads & {UNITS{command_valid && command_ready}};
+  assign starts = command_valid && command_ready;
   always_ff @(posedge clk) begin
     done <= 1'b0;
     waits <= waits & ~ends;
     if (runs && (waits & ~ends) == '0) {runs, done} <= 2'b01;
-    if (command_valid && command_ready) begin
-      runs <= 1'b1;
-      {waits, took} <= {has_heads, has_heads};
-    end
+    if (starts) {runs, waits} <= '1;
     if (rst || abort_valid) {runs, done} <= 2'b00;
   end
   logic [UNITS-1:0][31:0] counts, first_rows;
   always_comb begin
     nonfinite_count = '0;
     nonfinite_row = '1;
-    for (int u = 0; u < UNITS; u++)
-      if (took[u]) begin
-        nonfinite_count += counts[u];
-        if (first_rows[u] < nonfinite_row) nonfinite_row = first_rows[u];
-      end
+    for (int u = 0; u < UNITS; u++) begin
+      nonfinite_count += counts[u];
+      if (first_rows[u] < nonfinite_row) nonfinite_row = first_rows[u];
+    end
   end
 
   // --- rows and slots of the step: a unit looks at its row and path, then the next one ---------------
@@ -149,17 +145,6 @@ module attention_units
 
   // --- units -----------------------------------------------------------------------------------------
   for (genvar u = 0; u < UNITS; u++) begin : units
-    // its heads: those before it, and columns of these; the fields are there long before the start
-    logic [15:0] head_first, head_behind, heads;
-    logic [24:0] columns;
-    assign head_first = 16'((19'(u) * {3'd0, q_heads}) >> LOG);
-    assign head_behind = 16'((19'(u + 1) * {3'd0, q_heads}) >> LOG);
-    always_ff @(posedge clk) begin
-      heads <= head_behind - head_first;
-      columns <= {9'd0, head_first} * {16'd0, head_dim};
-    end
-    assign has_heads[u] = heads != '0;
-
     logic of_page, to_bank;
     line_tag_t tag;
     assign to_bank = of_page && {26'd0, read_banks[u]} < BANKS;
@@ -173,12 +158,13 @@ module attention_units
     assign kv_line_ready[u] = !shared_line[u];
     attention #(
         .TILES(TILES)
-    ) unit (
-        .clk(clk), .rst(rst), .abort_valid(abort_valid), .command_valid(starts[u]), .command_ready(ready[u]),
-        .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(heads), .slopes_first(head_first),
-        .q_first(q_first + head_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank),
-        .q_offset(q_offset + (kind == KV_INT8 ? {7'd0, columns} : {6'd0, columns, 1'b0})), .q_stride(q_stride),
-        .y_offset(y_offset + {6'd0, columns, 1'b0}), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
+    ) its_unit (
+        .clk(clk), .rst(rst), .unit(3'(u)), .last_unit(3'(UNITS - 1)), .abort_valid(abort_valid),
+        .command_valid(starts), .command_ready(ready[u]),
+        .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
+        .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank),
+        .q_offset(q_offset), .q_stride(q_stride),
+        .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
         .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
         .kv_layers(kv_layers), .kv_heads(kv_heads), .kv_layer(kv_layer), .kv_bank_first(kv_bank_first),
         .kv_bank_count(kv_bank_count), .kv_line(kv_line), .spill_page(spill_page),
@@ -213,8 +199,7 @@ module attention_units
         assert (!waits_for_turn || {kv_read_valid[u], kv_read_bank[u], kv_read_line[u], kv_read_tag[u]} == {1'b1, asked})
         else $fatal(1, "a read changes before it is taken");
         assert (!kv_line_valid[u] || under_way != '0) else $fatal(1, "a line that was not asked for");
-        assert (!(command_valid && command_ready) || units[u].heads == units[u].head_behind - units[u].head_first)
-        else $fatal(1, "a command that was told too early");
+        assert (!ends[u] || waits[u] || abort_valid) else $fatal(1, "an end of a unit that was told no command");
       end
     end
   end

@@ -321,9 +321,10 @@ module mpu_unit
     attention #(
         .TILES(TILES)
     ) attention_unit (
-        .clk(clk), .rst(rst), .abort_valid(attention_abort), .command_valid(attention_start),
-        .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
-        .slopes_first(16'd0), .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
+        .clk(clk), .rst(rst), .unit(3'd0), .last_unit(3'd0), .abort_valid(attention_abort),
+        .command_valid(attention_start), .command_ready(attention_ready), .kind(kind), .head_dim(head_dim),
+        .rows(rows), .q_heads(q_heads),
+        .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
         .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
         .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
         .kv_layers(list_kv_layers), .kv_heads(list_kv_heads), .kv_layer(kv_layer), .kv_bank_first(list_kv_bank_first),
