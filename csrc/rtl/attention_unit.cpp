@@ -1,6 +1,5 @@
 /* overlays/rtl/attention/attention.sv, simulated. */
 #include "VAttention.h"
-#include "VAttention___024root.h"
 #include "attention_call.hpp"
 #include "disturbed_run.hpp"
 #include "matmul_call.hpp"
@@ -27,7 +26,7 @@ class AttentionUnit : public SimulatedUnit {
                 uint64_t *cycles) override {
         DisturbedUnit<VAttention> unit{
             unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
-            [](const VAttention &one) -> uint32_t { return one.rootp->attention__DOT__state; }};
+            [](const VAttention &one) -> uint32_t { return one.state; }};
         int status = run_disturbed(unit, other_, call, how, counts, cycles);
         take_counts(unit_, call);
         return status;

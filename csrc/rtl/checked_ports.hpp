@@ -25,7 +25,7 @@ template <class Unit> class CheckedPorts {
         unit_.write_ready = random_.below(256) >= behavior_.busy;
         if (unit_.read_valid && unit_.read_ready)
             asked_.push_back({cycle_ + behavior_.latency + random_.below(behavior_.jitter + 1),
-                              unit_.read_line, static_cast<uint16_t>(unit_.read_tag),
+                              unit_.read_line, static_cast<uint32_t>(unit_.read_tag),
                               unit_.read_bank});
         if (unit_.write_valid && unit_.write_ready) {
             NotedWrite offer = write_offer();
@@ -33,7 +33,7 @@ template <class Unit> class CheckedPorts {
         }
         read_left_ = unit_.read_valid && !unit_.read_ready;
         write_left_ = unit_.write_valid && !unit_.write_ready;
-        read_seen_ = {0, unit_.read_line, static_cast<uint16_t>(unit_.read_tag), unit_.read_bank};
+        read_seen_ = {0, unit_.read_line, static_cast<uint32_t>(unit_.read_tag), unit_.read_bank};
         if (write_left_) write_seen_ = write_offer();
         answer();
         cycle_++;
@@ -54,7 +54,7 @@ template <class Unit> class CheckedPorts {
         unit_.read_ready = random_.once_in(2);
         unit_.write_ready = random_.once_in(2);
         unit_.line_valid = random_.once_in(2);
-        unit_.line_tag = static_cast<uint16_t>(random_.next());
+        unit_.line_tag = static_cast<uint32_t>(random_.next());
     }
 
     const std::string &error() const { return error_; }
@@ -63,7 +63,7 @@ template <class Unit> class CheckedPorts {
     struct Request {
         uint64_t due;
         uint32_t line;
-        uint16_t tag;
+        uint32_t tag;
         uint8_t bank;
     };
 

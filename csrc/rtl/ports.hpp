@@ -24,7 +24,7 @@ template <class Unit> class Ports {
         unit_.write_ready = is_free();
         if (unit_.read_valid && unit_.read_ready)
             under_way_.push_back({cycle + timing_.latency, unit_.read_line,
-                                  static_cast<uint16_t>(unit_.read_tag), unit_.read_bank});
+                                  static_cast<uint32_t>(unit_.read_tag), unit_.read_bank});
         if (unit_.write_valid && unit_.write_ready)
             memory_.write(unit_.write_bank, unit_.write_line, unit_.write_bytes,
                           reinterpret_cast<const uint8_t *>(&unit_.write_data[0]));
@@ -40,7 +40,7 @@ template <class Unit> class Ports {
     struct Request {
         uint64_t due;
         uint32_t line;
-        uint16_t tag;
+        uint32_t tag;
         uint8_t bank;
     };
 

@@ -9,6 +9,7 @@
 #include "channel_memory.hpp"
 #include "command_times.hpp"
 #include "control_memory.hpp"
+#include "kv_memory.hpp"
 #include "line_memory.hpp"
 #include "links.hpp"
 
@@ -26,8 +27,8 @@ class Card {
 
     Card(const CardMemory &memory, Timing &timing, uint32_t kind, uint32_t serial)
         : words_(memory, timing), lists_(memory, timing), banks_(timing.config),
-          lines_(memory, timing, banks_), channels_(memory, timing, banks_), links_(timing),
-          times_(timing.config, serial) {
+          lines_(memory, timing, banks_), channels_(memory, timing, banks_), pages_(memory, timing, banks_),
+          links_(timing), times_(timing.config, serial) {
         context_.threads(1);
         context_.randReset(2); // registers begin with any bits
         context_.randSeed(static_cast<int>(timing.config.seed & 0x7fffffff) | 1);
@@ -37,6 +38,7 @@ class Card {
         card_->identity[0] = kind;
         card_->identity[1] = serial;
         card_->identity[2] = 0;
+        card_->kv_line_valid = 0;
     }
 
     // The model's end is of the thread's context, which would be that of the last card that this
@@ -69,6 +71,7 @@ class Card {
         lists_.drive(c, time_);
         lines_.drive(c, time_);
         channels_.drive(c, time_);
+        pages_.drive(c, time_);
         links_.drive(c, time_);
         c.eval();
         if (links_.let_poison(c, time_)) c.eval();
@@ -77,12 +80,14 @@ class Card {
             lists_.see(c, time_);
             lines_.see(c, time_);
             channels_.see(c, time_);
+            pages_.see(c, time_);
             links_.see(c, time_);
             see_store(c);
             times_.see(c, cycle_);
         }
         c.clk = 1;
         c.eval();
+        pages_.after(c);
         cycle_++;
         time_++;
     }
@@ -133,6 +138,7 @@ class Card {
     Banks banks_;
     LineMemory lines_;
     ChannelMemory channels_;
+    KvMemory pages_;
     Links links_;
     CommandTimes times_;
     VerilatedContext context_;

@@ -20,7 +20,7 @@ CARD_DMA := $(addprefix $(RTL)/dma/,page_walk.sv copy_walk.sv line_mover.sv memo
 CARD_CHANNELS := $(addprefix $(RTL)/channel/,line_buffer.sv x_rows.sv channel_work.sv channel_fetch.sv channel_schedule.sv \
               channel_passes.sv channel_row.sv channel.sv channel_block.sv channel_finish.sv channel_group.sv group_block.sv \
               channel_params.sv channel_queue.sv channel_writes.sv channel_matmul.sv) \
-              $(RTL)/mpu/integer_arrays.sv $(RTL)/card/channel_ports.sv
+              $(RTL)/mpu/integer_arrays.sv $(RTL)/card/bank_ports.sv
 CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.sv) \
               $(addprefix $(RTL)/mpu/,block_walk.sv result_store.sv unit_fetch.sv fp16_schedule.sv fp16_operand.sv \
               fp16_product.sv fp16_lane.sv fp16_lanes.sv w4_weight.sv w4_unpack.sv mpu_fp16.sv integer_fetch.sv \
@@ -30,7 +30,7 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               adapter.sv) \
               $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,delay_line.sv kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
               kv_lanes.sv kv_sums.sv kv_join.sv score_cap.sv \
-    attention_scores.sv weight_pipe.sv attention_weights.sv attention_results.sv attention.sv attention_slot.sv)
+    attention_scores.sv weight_pipe.sv attention_weights.sv attention_results.sv head_walk.sv attention.sv attention_units.sv attention_slot.sv)
 CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv normal_quotient.sv magnitude_add.sv int_to_float.sv) \
               $(addprefix $(RTL)/vfu/,vfu_operation.sv vfu_addresses.sv vfu_streams.sv vfu_fold.sv vfu_result.sv \
               vector_lane.sv gelu_table.sv vector_core.sv vfu.sv pipe_delay.sv pipe_silu.sv pipe_column.sv \

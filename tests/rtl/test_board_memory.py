@@ -1,6 +1,6 @@
 """A board's memory between units and AXI4 ports: the on-chip buffer, reads as bursts, writes with
 their numbers, the control's accesses, errors, resets; memory that answers in any order. Channels
-read by two of the ports."""
+and attention units read by two of the ports."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ LEAST = {
     "writes": 50_000, "onchip": 10_000, "unmapped": 5000, "failed": 5000, "failed_writes": 1500,
     "words": 3000, "chunks": 8000, "resets": 2, "full": 15, "ends_page": 800,
     "after_control": 200, "of_channels": 50_000, "failed_of_channels": 1000,
+    "of_pages": 50_000, "failed_of_pages": 1000, "held_pages": 1000, "unmapped_pages": 100,
 }  # fmt: skip
 
 
@@ -38,9 +39,9 @@ def test_many_lines() -> None:
         counted(run(program, seed, 200_000))
 
 
-BURSTS, PORTS, SHARE, TURNS, ONCHIP, MEMORY = (
+BURSTS, PORTS, SHARE, TURNS, CROSS, ONCHIP, MEMORY = (
     "axi/read_bursts.sv", "axi/line_ports.sv", "axi/axi_share.sv", "axi/read_share.sv",
-    "card/onchip_memory.sv", "card/board_memory.sv",
+    "axi/read_cross.sv",    "card/onchip_memory.sv", "card/board_memory.sv",
 )  # fmt: skip
 MISTAKES = {
     "a burst crosses 4 KiB": (BURSTS, " || next[5:0] == 6'd0;", ";"),
@@ -76,10 +77,18 @@ MISTAKES = {
         MEMORY, "assign settled = owed == '0;", "assign settled = 1'b1;",
     ),
     "a unit gets a channel's lines": (TURNS, "a_rvalid = rvalid && of_a", "a_rvalid = rvalid"),
-    "a channel's read is lost": (TURNS, "b_ready = free && !takes_a", "b_ready = free"),
+    "a channel's read is lost": (TURNS, "b_ready = free && whose == 2'd1", "b_ready = free"),
     "an error of a channel's line is lost": (
         MEMORY, "channel_line_error[p] = m_axi_rresp[p][1]", "channel_line_error[p] = 1'b0",
     ),
+    "a channel gets a page's lines": (
+        TURNS, "b_line_valid = rvalid && !of_a && !of_c", "b_line_valid = rvalid && !of_a",
+    ),
+    "a page's line under one that waits": (
+        CROSS, ".hold(line_valid[r] && !line_ready[r])", ".hold(1'b0)",
+    ),
+    "a page's line of another reader": (CROSS, "&& owner[p] == LOG'(r)", "&& owner[p][0] == 1'(r)"),
+    "a page of no bank is there": (CROSS, "line_error[r] <= 1'b1;", "line_error[r] <= 1'b0;"),
     "all bytes of a line are written": (ONCHIP, "writes && write_bytes[i]", "writes"),
     "a line too early": (ONCHIP, "assign line_data = found[STAGES]", "assign line_data = found[0]"),
 }  # fmt: skip

@@ -10,6 +10,8 @@ module attention
 ) (
     input  logic         clk,
     input  logic         rst,
+    input  logic [2:0]   unit,           // its number, and the last one's: heads are dealt to them (head_walk)
+    input  logic [2:0]   last_unit,
     input  logic         abort_valid,    // what runs; `command_ready` afterwards. There is no announce: see docs/rtl.md
     input  logic         command_valid,
     output logic         command_ready,
@@ -47,7 +49,9 @@ module attention
     input  logic [5:0]   table_bank,
     input  logic [31:0]  table_line,
     input  logic [16:0]  max_tiles,
-    // of the step: of the row and of the slot that are asked for, in the next cycle
+    // of the step: of the row and of the slot that are asked for, in the next cycle, while it `looks` and has its turn
+    output logic         looks,
+    input  logic         turn,
     output logic [6:0]   row,
     input  logic [15:0]  row_sequence,
     input  logic [17:0]  row_committed,
@@ -60,11 +64,12 @@ module attention
     output logic [31:0]  nonfinite_row,   // ~0 none
     output logic         read_valid,
     input  logic         read_ready,
+    output logic         read_kv,         // a line of a page
     output logic [5:0]   read_bank,
     output logic [31:0]  read_line,
-    output logic [15:0]  read_tag,
+    output line_tag_t    read_tag,
     input  logic         line_valid,
-    input  logic [15:0]  line_tag,
+    input  line_tag_t    line_tag,
     input  logic [511:0] line_data,
     output logic         write_valid,
     input  logic         write_ready,
@@ -112,6 +117,7 @@ module attention
       .write_ready(write_ready)
   );
   assign command_ready = runs && state == IDLE;
+  assign looks = state == ROW || state == WALK;
   logic ended;
   assign done = ended && runs;
 
@@ -126,16 +132,31 @@ module attention
   logic [3:0] pages_used;
   logic [31:0] q_row, y_row, q_head;
   // the head
-  logic [15:0] head, kv_head, kv_start, of_group, of_start;
+  logic [15:0] head, kv_head, kv_start, of_start;
+  logic own, ends_group, next_head;
+  logic odd;               // lowest bit of its number among the unit's own
+  logic any;               // one was scored
   logic [15:0] kv_before, kv_values;  // of the head before, of V
   logic by_heads;          // K of a head comes before V of the one before it
-  logic last_values;       // V of the last head
+  logic closes;            // V of the last head
   assign by_heads = q_heads != 16'd1 && count <= 18'(16 * TILES);
   logic [1:0][5:0] q_begin;
   logic [1:0][2:0] slope_place;
   logic [1:0][31:0] slope, factor;
   logic [1:0] scoring;     // heads whose scores are not complete
   logic scored;            // lowest bit of the head that is scored
+  head_walk walk (
+      .clk(clk),
+      .begins(state == WALKED),
+      .of_start(of_start),
+      .group(group),
+      .unit(unit),
+      .last_unit(last_unit),
+      .moves(next_head),
+      .own(own),
+      .ends_group(ends_group)
+  );
+  assign next_head = state == NEXT_HEAD || (state == HEAD && head != q_heads && !own);
   // the tile
   logic weighs;            // V
   logic [11:0] tile;
@@ -217,7 +238,7 @@ module attention
     next_piece.pass.path = of_path;
     next_piece.pass.tile = of_scratch ? {10'd0, scratch_page[1:0]} : tile - {9'd0, side};
     next_piece.pass.tiles = {1'b0, side} + 4'd1;
-    next_piece.pass.head = head[0];
+    next_piece.pass.head = odd;
     next_piece.pass.head_first = head_first;
     next_piece.pass.reads = 1'b1;
     if (of_scratch) next_piece.pass.head_last = pages_used >> scratch_page == 4'd1;
@@ -243,14 +264,14 @@ module attention
       next_piece.bank = onchip_bank;
       next_piece.line = {6'd0, q_head[31:6]};
       next_piece.lines = 9'(({5'd0, q_head[5:0]} + {1'b0, position_of_q} + 11'd63) >> 6);
-      next_piece.where = {head[0], 4'd0};
+      next_piece.where = {odd, 4'd0};
     end
     if (state == SLOPE) begin
       next_piece.kind = LINE_SLOPE;
       next_piece.bank = slope_bank;
       next_piece.line = slope_line + {19'd0, head[15:3]};
       next_piece.lines = 9'd1;
-      next_piece.where = {head[0], 4'd0};
+      next_piece.where = {odd, 4'd0};
     end
     if (state == TABLE_READ) begin
       next_piece.kind = LINE_TABLE;
@@ -280,12 +301,14 @@ module attention
   assign asks_read = reading;
   assign read_bank = piece.bank;
   assign read_line = reads_scales ? piece.scales : piece.line + {23'd0, asked};
-  assign read_tag = {1'b0, reads_scales ? LINE_SCALES : piece.kind, pass_next[1:0], piece.kind == LINE_VALUES && !reads_scales
-      ? ring_next[9:0] : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
+  assign read_kv = piece.kind == LINE_VALUES;
+  assign read_tag = '{kind: reads_scales ? LINE_SCALES : piece.kind, pass: pass_next[1:0],
+                      where: piece.kind == LINE_VALUES && !reads_scales ? ring_next[9:0]
+                          : {5'd0, piece.where} + (reads_scales ? 10'd0 : {1'b0, asked})};
   line_kind_t line_kind;
   logic [1:0] line_pass;
   logic [9:0] line_where;
-  assign {line_kind, line_pass, line_where} = {line_kind_t'(line_tag[14:12]), line_tag[11:0]};
+  assign {line_kind, line_pass, line_where} = line_tag;
 
   // passes
   logic pass_valid, pass_taken, pass_ends, holds, held, unread_integers, joins, there, complete;
@@ -426,6 +449,10 @@ module attention
       .v_scale(v_scale),
       .row_begins(state == WALKED),
       .y_row(y_row),
+      .of_start(of_start),
+      .group(group),
+      .unit(unit),
+      .last_unit(last_unit),
       .total_valid(total_valid),
       .total(head_total),
       .poisoned(poisoned),
@@ -499,7 +526,7 @@ module attention
       if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, row};
     end
     if (line_here && line_kind == LINE_TABLE) table_came <= 1'b1;
-    scoring <= scoring + {1'b0, state == HEAD && scoring != 2'd2} - {1'b0, complete};
+    scoring <= scoring + {1'b0, state == HEAD && head != q_heads && own && scoring != 2'd2} - {1'b0, complete};
     if (complete) scored <= !scored;
     ended <= 1'b0;
     unique case (state)
@@ -521,7 +548,7 @@ module attention
         kv_start <= kv_start + 16'd1;
       end else state <= ROW;
       ROW: begin
-        rest <= rest + 2'd1;
+        rest <= rest + {1'b0, turn};
         if (rest == 2'd2) begin
           sequence_number <= row_sequence;
           committed <= row_committed;
@@ -535,7 +562,7 @@ module attention
         end
       end
       WALK: begin
-        rest <= rest + 2'd1;
+        rest <= rest + {1'b0, turn};
         if (rest == 2'd2) begin
           path[depth[6:0]] <= slot;
           depths[slot] <= depth[6:0];
@@ -550,17 +577,21 @@ module attention
       WALKED: begin
         count <= committed + {10'd0, depth};
         head <= 16'd0;
+        {odd, any, closes} <= 3'b000;
         scored <= 1'b0;
         kv_head <= kv_start;
-        of_group <= of_start;
         q_head <= q_row;
         state <= HEAD;
       end
-      HEAD: begin  // two heads' q and slopes are kept
+      HEAD: begin  // two heads' q and slopes are kept; the last head's V follows that of the one before
         first <= window != 32'd0 && {14'd0, count} > window ? count - window[17:0] : 18'd0;
-        if (scoring != 2'd2) begin
-          q_begin[head[0]] <= q_head[5:0];
-          slope_place[head[0]] <= head[2:0];
+        if (head == q_heads) begin
+          closes <= 1'b1;
+          kv_values <= kv_before;
+          state <= by_heads && any ? BEGIN : DRAIN;
+        end else if (own && scoring != 2'd2) begin
+          q_begin[odd] <= q_head[5:0];
+          slope_place[odd] <= head[2:0];
           state <= QUERY;
         end
       end
@@ -588,8 +619,7 @@ module attention
         if (scratch_page == 3'd4) begin
           of_scratch <= 1'b0;
           kv_values <= by_heads ? kv_before : kv_head;
-          last_values <= !by_heads;
-          state <= by_heads && head == 16'd0 ? NEXT_HEAD : BEGIN;
+          state <= by_heads && !any ? NEXT_HEAD : BEGIN;
         end else if (pages_used[scratch_page[1:0]]) state <= FOUND;
         else scratch_page <= scratch_page + 3'd1;
       end
@@ -669,22 +699,12 @@ module attention
           end
         end else cleared <= 1'b1;
       end
-      ENDED:  // the last head's V follows that of the one before
-      if (head + 16'd1 == q_heads && !last_values) begin
-        kv_values <= kv_head;
-        last_values <= 1'b1;
-        state <= BEGIN;
-      end else state <= NEXT_HEAD;
+      ENDED: state <= closes ? DRAIN : NEXT_HEAD;
       NEXT_HEAD: begin
         kv_before <= kv_head;
-        head <= head + 16'd1;
-        of_group <= of_group + 16'd1;
-        if (of_group + 16'd1 == group) begin
-          of_group <= 16'd0;
-          kv_head <= kv_head + 16'd1;
-        end
-        q_head <= q_head + {22'd0, position_of_q};
-        state <= head + 16'd1 == q_heads ? DRAIN : HEAD;
+        any <= 1'b1;
+        odd <= !odd;
+        state <= HEAD;
       end
       DRAIN: if (!piece_valid && pass_next == pass_done && !joins && !results_busy) state <= NEXT_ROW;
       NEXT_ROW: begin
@@ -700,6 +720,11 @@ module attention
       end
       default: state <= IDLE;
     endcase
+    if (next_head) begin
+      head <= head + 16'd1;
+      kv_head <= kv_head + {15'd0, ends_group};
+      q_head <= q_head + {22'd0, position_of_q};
+    end
     if (clear) begin
       state <= IDLE;
       ended <= 1'b0;

@@ -11,6 +11,10 @@ module attention_results
     input  logic [31:0] v_scale,
     input  logic        row_begins,
     input  logic [31:0] y_row,         // bytes
+    input  logic [15:0] of_start,      // of head_walk, and so are the next
+    input  logic [15:0] group,
+    input  logic [2:0]  unit,
+    input  logic [2:0]  last_unit,
     // sums of a head: first the total
     input  logic        total_valid,
     input  logic [31:0] total,         // FP32 or an integer
@@ -67,8 +71,22 @@ module attention_results
   logic [31:0] y_head;
   typedef enum logic [1:0] {IDLE, PLACE, WRITE, WRITING} state_t;
   state_t state;
-  logic writes;
+  logic writes, own, head_ends;
   logic [5:0] columns;
+  head_walk walk (
+      .clk(clk),
+      .begins(row_begins),
+      .of_start(of_start),
+      .group(group),
+      .unit(unit),
+      .last_unit(last_unit),
+      .moves(!own || head_ends),
+      .own(own),
+      // verilator lint_off PINCONNECTEMPTY
+      .ends_group()
+      // verilator lint_on PINCONNECTEMPTY
+  );
+  assign head_ends = state == WRITING && !writes && ends == head_dim;
   assign ends = begins + 9'd32 < head_dim ? begins + 9'd32 : head_dim;
   assign columns = 6'(ends - begins);
   vfu_result result (
@@ -80,7 +98,7 @@ module attention_results
       .store(1'b0),
       .beat(3'd0),
       .stored('0),
-      .place(state == PLACE && taken != made && taken != ends),
+      .place(state == PLACE && own && taken != made && taken != ends),
       .placed_at(taken[4:0]),
       .placed(halves[taken[7:0]]),
       // verilator lint_off PINCONNECTEMPTY
@@ -105,6 +123,7 @@ module attention_results
     end
     if (total_valid && !integers) divisor <= total;
     if (total_converted) divisor <= poisoned ? FLOAT_NAN : total_float;
+    if (!own || head_ends) y_head <= y_head + {22'd0, head_dim, 1'b0};
     if (row_begins) y_head <= y_row;
     unique case (state)
       IDLE:
@@ -114,7 +133,8 @@ module attention_results
         taken <= 9'd0;
         begins <= 9'd0;
       end
-      PLACE: begin
+      PLACE:
+      if (own) begin
         if (taken == ends) state <= WRITE;
         else if (taken != made) taken <= taken + 9'd1;
       end
@@ -123,10 +143,7 @@ module attention_results
       if (!writes) begin
         begins <= ends;
         state <= PLACE;
-        if (ends == head_dim) begin
-          state <= IDLE;
-          y_head <= y_head + {22'd0, head_dim, 1'b0};
-        end
+        if (ends == head_dim) state <= IDLE;
       end
     endcase
     if (rst) state <= IDLE;

@@ -41,6 +41,20 @@ package attention_types;
     LINE_SLOPE  = 3'd3,  // where: likewise
     LINE_TABLE  = 3'd4
   } line_kind_t;
+  typedef struct packed {
+    line_kind_t kind;
+    logic [1:0] pass;
+    logic [9:0] where;
+  } line_tag_t;
+  // The same in 13 bits: what is no line of values has a short place.
+  typedef logic [12:0] short_tag_t;
+  function automatic short_tag_t shortened(input line_tag_t tag);
+    return tag.kind == LINE_VALUES ? {1'b0, tag.pass, tag.where} : {3'b100, tag.kind, tag.pass, tag.where[4:0]};
+  endfunction
+  function automatic line_tag_t lengthened(input short_tag_t tag);
+    return tag[12] ? '{kind: line_kind_t'(tag[9:7]), pass: tag[6:5], where: {5'd0, tag[4:0]}}
+                   : '{kind: LINE_VALUES, pass: tag[11:10], where: tag[9:0]};
+  endfunction
 
   // What a pass over the lanes does: scores of up to eight tiles side by side, or sums of weighted rows of V.
   typedef struct packed {

@@ -55,8 +55,8 @@ module kv_sums
   assign heads = layout.kind == KV_INT8_HEADS;
   assign groups = 4'((layout.head_dim + 9'd31) >> 5);
   assign chunks = integers ? 2'((layout.head_dim - 9'd1) >> 6) : 2'd0;  // less one
-  function automatic logic [7:0] turns_of(input logic values, input logic [5:0] count);  // less one
-    if (values) return {2'd0, count} - 8'd1;
+  function automatic logic [7:0] turns_of(input logic values, input logic [5:0] in_tile);  // less one
+    if (values) return {2'd0, in_tile} - 8'd1;
     if (integers) return 8'(layout.head_dim >> 1) - 8'd1;
     return (layout.head_dim < 9'd32 ? layout.head_dim[7:0] : 8'd32) - 8'd1;
   endfunction

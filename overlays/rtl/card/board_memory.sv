@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All memory of a board for a card: the on-chip buffer, and an AXI4 port a bank. At the port of the control bank the
 // control's own reads and writes go first, and units wait until what the control has written is there: the core starts a
-// unit without waiting for its own writes. With CHANNELS, channel i and the units take turns at port i. All of it is in one
-// clock.
+// unit without waiting for its own writes. With CHANNELS, channel i, the attention units and all units' port take turns at
+// port i. All of it is in one clock.
 module board_memory #(
     parameter int                  PORTS        = 2,
     parameter int                  CONTROL_PORT = 0,
@@ -12,7 +12,9 @@ module board_memory #(
     parameter int                  TAG_BITS     = 20,
     parameter int                  ID_BITS      = 5,         // of a write; AXI's have one more
     parameter int                  CHANNELS     = 0,         // below the control's port
-    parameter int                  BANKS        = CHANNELS > 0 ? CHANNELS : 1
+    parameter int                  BANKS        = CHANNELS > 0 ? CHANNELS : 1,
+    parameter int                  ATTENTIONS   = 1,         // more read lines of channels' banks, with CHANNELS
+    parameter int                  KV_TAG_BITS  = 13
 ) (
     input  logic                           clk,
     input  logic                           rst,
@@ -36,7 +38,7 @@ module board_memory #(
     output logic                           written,
     output logic [ID_BITS-1:0]             written_id,
     output logic                           written_error,
-    // channels, as channel_ports has them
+    // channels and attention units, as the card has them
     /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
     input  logic [BANKS-1:0]               channel_read_valid,
     output logic [BANKS-1:0]               channel_read_ready,
@@ -44,6 +46,15 @@ module board_memory #(
     output logic [BANKS-1:0]               channel_line_valid,
     output logic [BANKS-1:0]               channel_line_error,
     output logic [511:0]                   channel_line_data[BANKS],
+    input  logic [ATTENTIONS-1:0]          kv_read_valid,
+    output logic [ATTENTIONS-1:0]          kv_read_ready,
+    input  logic [41:0]                    kv_read_line[ATTENTIONS],
+    input  logic [KV_TAG_BITS-1:0]         kv_read_tag[ATTENTIONS],
+    output logic [ATTENTIONS-1:0]          kv_line_valid,
+    input  logic [ATTENTIONS-1:0]          kv_line_ready,
+    output logic [KV_TAG_BITS-1:0]         kv_line_tag[ATTENTIONS],
+    output logic [ATTENTIONS-1:0]          kv_line_error,
+    output logic [511:0]                   kv_line_data[ATTENTIONS],
     /* verilator lint_on UNUSEDSIGNAL */
     // the control, as memory_port has it
     input  logic                           memory_valid,
@@ -263,6 +274,48 @@ module board_memory #(
   assign awready[CP] = shared_awready && settled;
   assign wready[CP] = shared_wready && settled;
 
+  // --- attention units -------------------------------------------------------------------------------
+  /* verilator lint_off UNUSEDSIGNAL */  // without channels
+  logic [BANKS-1:0] page_valid, page_ready, page_line_valid, page_line_ready, page_line_error;
+  logic [41:0] page_line[BANKS];
+  logic [511:0] page_line_data[BANKS];
+  /* verilator lint_on UNUSEDSIGNAL */
+  if (ATTENTIONS > 1) begin : of_pages
+    read_cross #(
+        .READERS(ATTENTIONS),
+        .PORTS(BANKS),
+        .TAG_BITS(KV_TAG_BITS),
+        .FIRST_LINES(FIRST_LINES[42*BANKS-1:0]),
+        .SPAN_BITS(SPAN_BITS[6*BANKS-1:0])
+    ) pages (
+        .clk(clk),
+        .rst(rst),
+        .read_valid(kv_read_valid),
+        .read_ready(kv_read_ready),
+        .read_line(kv_read_line),
+        .read_tag(kv_read_tag),
+        .line_valid(kv_line_valid),
+        .line_ready(kv_line_ready),
+        .line_tag(kv_line_tag),
+        .line_error(kv_line_error),
+        .line_data(kv_line_data),
+        .port_valid(page_valid),
+        .port_ready(page_ready),
+        .port_line(page_line),
+        .port_line_valid(page_line_valid),
+        .port_line_ready(page_line_ready),
+        .port_line_error(page_line_error),
+        .port_line_data(page_line_data)
+    );
+  end else begin : no_pages
+    assign {kv_read_ready, kv_line_valid, kv_line_error} = '0;
+    assign {kv_line_tag[0], kv_line_data[0]} = '0;
+    assign {page_valid, page_line_ready} = '0;
+    for (genvar b = 0; b < BANKS; b++) begin : none
+      assign page_line[b] = '0;
+    end
+  end
+
   // --- ports -----------------------------------------------------------------------------------------
   logic [41:0] shared_arline, shared_awline;
   for (genvar p = 0; p < PORTS; p++) begin : ports
@@ -287,6 +340,11 @@ module board_memory #(
           .b_ready(channel_read_ready[p]),
           .b_line(channel_read_line[p]),
           .b_line_valid(channel_line_valid[p]),
+          .c_valid(page_valid[p]),
+          .c_ready(page_ready[p]),
+          .c_line(page_line[p]),
+          .c_line_valid(page_line_valid[p]),
+          .c_line_ready(page_line_ready[p]),
           .arvalid(m_axi_arvalid[p]),
           .arready(m_axi_arready[p]),
           .arid(m_axi_arid[p]),
@@ -294,8 +352,11 @@ module board_memory #(
           .arlen(m_axi_arlen[p]),
           .rvalid(m_axi_rvalid[p]),
           .rready(m_axi_rready[p]),
-          .of_a(m_axi_rid[p][ID_BITS])
+          .of_a(m_axi_rid[p][ID_BITS]),
+          .of_c(m_axi_rid[p][0])
       );
+      assign page_line_error[p] = m_axi_rresp[p][1];
+      assign page_line_data[p] = m_axi_rdata[p];
       assign m_axi_araddr[p] = {16'd0, shared_line, 6'd0};
       assign channel_line_error[p] = m_axi_rresp[p][1];
       assign channel_line_data[p] = m_axi_rdata[p];
@@ -319,6 +380,11 @@ module board_memory #(
   if (CHANNELS == 0) begin : no_channels
     assign {channel_read_ready, channel_line_valid, channel_line_error} = '0;
     assign channel_line_data[0] = '0;
+    assign {page_ready, page_line_valid, page_line_error} = '0;
+    assign page_line_data[0] = '0;
+  end
+  if (ATTENTIONS > 1 && CHANNELS == 0) begin : no_banks
+    $error("ATTENTIONS: more than one needs CHANNELS");
   end
   assign m_axi_araddr[CP] = {16'd0, shared_arline, 6'd0};
   assign m_axi_awaddr[CP] = {16'd0, shared_awline, 6'd0};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card: the control and all units behind one memory port; with CHANNELS, weights of INT8 matmuls come by a port a bank.
+// A card: the control and all units behind one memory port; with CHANNELS, weights of INT8 matmuls come by a port a bank,
+// K and V by a port an attention unit.
 // The control's own way to memory and the host's registers are as `control` has them.
 module card
   import abi_types::*;
+  import attention_types::*;
   import card_types::*;
   import sequencer_types::*;
   import rv32_types::*;
@@ -17,6 +19,7 @@ module card
     parameter int TILES         = 4096,
     parameter int CHANNELS      = 0,       // as mpu_unit has them: channel i reads bank i by a port of its own
     parameter int BANKS         = CHANNELS > 0 ? CHANNELS : 1,
+    parameter int ATTENTIONS    = CHANNELS > 0 ? 4 : 1,  // as mpu_unit has them
     parameter int PIPES         = CHANNELS > 0 ? 16 : 0,  // as vector_unit has them
     parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
 ) (
@@ -75,7 +78,7 @@ module card
     input  logic                  lines_written,
     input  logic [4:0]            lines_written_id,
     input  logic                  lines_written_error,
-    // memory of the channels, as channel_ports has it
+    // memory of the channels, as bank_ports has it; lines of one come in the order of its requests
     /* verilator lint_off UNUSEDSIGNAL */  // without CHANNELS
     output logic [BANKS-1:0]      channel_read_valid,
     input  logic [BANKS-1:0]      channel_read_ready,
@@ -83,6 +86,16 @@ module card
     input  logic [BANKS-1:0]      channel_line_valid,
     input  logic [BANKS-1:0]      channel_line_error,
     input  logic [511:0]          channel_line_data[BANKS],
+    // of the attention units, likewise, in any order
+    output logic [ATTENTIONS-1:0] kv_read_valid,
+    input  logic [ATTENTIONS-1:0] kv_read_ready,
+    output logic [41:0]           kv_read_line[ATTENTIONS],
+    output short_tag_t            kv_read_tag[ATTENTIONS],
+    input  logic [ATTENTIONS-1:0] kv_line_valid,
+    output logic [ATTENTIONS-1:0] kv_line_ready,
+    input  short_tag_t            kv_line_tag[ATTENTIONS],
+    input  logic [ATTENTIONS-1:0] kv_line_error,
+    input  logic [511:0]          kv_line_data[ATTENTIONS],
     /* verilator lint_on UNUSEDSIGNAL */
     // links: frames as AXI streams
     input  logic [1:0]            link_up,
@@ -409,10 +422,21 @@ module card
   logic [BANKS-1:0] bank_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error;
   logic [31:0] bank_read_line[BANKS];
   logic [511:0] bank_line_data[BANKS];
+  logic [ATTENTIONS-1:0] page_read_valid, page_read_ready, page_line_valid, page_line_ready, page_line_refused,
+      page_line_error;
+  logic [5:0] page_read_bank[ATTENTIONS];
+  logic [31:0] page_read_line[ATTENTIONS];
+  short_tag_t page_read_tag[ATTENTIONS], page_line_tag[ATTENTIONS];
+  logic [511:0] page_line_data[ATTENTIONS];
   /* verilator lint_on UNUSEDSIGNAL */
   if (CHANNELS != 0) begin : of_banks
-    channel_ports #(
-        .CHANNELS(CHANNELS)
+    logic [5:0] banks[BANKS];
+    logic [0:0] no_tags[BANKS];
+    for (genvar b = 0; b < BANKS; b++) begin : numbers
+      assign {banks[b], no_tags[b]} = {6'(b), 1'b0};
+    end
+    bank_ports #(
+        .READERS(CHANNELS)
     ) to_banks (
         .clk(memory_clk),
         .rst(rst),
@@ -421,8 +445,11 @@ module card
         .arena_stored(arena_stored),
         .bank_read_valid(bank_read_valid),
         .bank_read_ready(bank_read_ready),
+        .bank_read_bank(banks),
         .bank_read_line(bank_read_line),
+        .bank_read_tag(no_tags),
         .bank_line_valid(bank_line_valid),
+        .bank_line_ready('1),
         .bank_line_data(bank_line_data),
         .bank_line_refused(bank_line_refused),
         .bank_line_error(bank_line_error),
@@ -430,14 +457,61 @@ module card
         .read_ready(channel_read_ready),
         .read_line(channel_read_line),
         .line_valid(channel_line_valid),
+        .line_tag(no_tags),
         .line_error(channel_line_error),
-        .line_data(channel_line_data)
+        .line_data(channel_line_data),
+        // verilator lint_off PINCONNECTEMPTY
+        .bank_line_tag(),
+        .read_tag(),
+        .line_ready()
+        // verilator lint_on PINCONNECTEMPTY
     );
   end else begin : no_banks
     assign {channel_read_valid, bank_read_ready, bank_line_valid, bank_line_refused, bank_line_error} = '0;
     assign channel_read_line[0] = '0;
     assign bank_line_data[0] = '0;
   end
+  if (ATTENTIONS > 1) begin : of_pages
+    bank_ports #(
+        .READERS(ATTENTIONS),
+        .TAG_BITS($bits(short_tag_t))
+    ) to_pages (
+        .clk(memory_clk),
+        .rst(rst),
+        .arena_write(arena_write),
+        .arena_word(arena_word),
+        .arena_stored(arena_stored),
+        .bank_read_valid(page_read_valid),
+        .bank_read_ready(page_read_ready),
+        .bank_read_bank(page_read_bank),
+        .bank_read_line(page_read_line),
+        .bank_read_tag(page_read_tag),
+        .bank_line_valid(page_line_valid),
+        .bank_line_ready(page_line_ready),
+        .bank_line_tag(page_line_tag),
+        .bank_line_data(page_line_data),
+        .bank_line_refused(page_line_refused),
+        .bank_line_error(page_line_error),
+        .read_valid(kv_read_valid),
+        .read_ready(kv_read_ready),
+        .read_line(kv_read_line),
+        .read_tag(kv_read_tag),
+        .line_valid(kv_line_valid),
+        .line_ready(kv_line_ready),
+        .line_tag(kv_line_tag),
+        .line_error(kv_line_error),
+        .line_data(kv_line_data)
+    );
+  end else begin : no_pages
+    assign {kv_read_valid, kv_line_ready, page_read_ready, page_line_valid, page_line_refused, page_line_error} = '0;
+    assign {kv_read_line[0], kv_read_tag[0], page_line_tag[0], page_line_data[0]} = '0;
+  end
+
+`ifndef SYNTHESIS
+  if (ATTENTIONS != 1 && CHANNELS == 0) begin : no_banks_for_pages
+    $error("ATTENTIONS: more than one needs CHANNELS");
+  end
+`endif
 
   // --- clocks ----------------------------------------------------------------------------------------
   // Simulated, a unit that sleeps costs nothing. It has come to rest when it was idle for a while; what may change its state
@@ -485,7 +559,8 @@ module card
       .DEPTH(DEPTH),
       .TILES(TILES),
       .TAG_BITS(TAG_BITS),
-      .CHANNELS(CHANNELS)
+      .CHANNELS(CHANNELS),
+      .ATTENTIONS(ATTENTIONS)
   ) mpu_here (
       .clk(mpu_clk),
       .rst(rst),
@@ -557,7 +632,18 @@ module card
       .bank_line_valid(bank_line_valid),
       .bank_line_data(bank_line_data),
       .bank_line_refused(bank_line_refused),
-      .bank_line_error(bank_line_error)
+      .bank_line_error(bank_line_error),
+      .kv_read_valid(page_read_valid),
+      .kv_read_ready(page_read_ready),
+      .kv_read_bank(page_read_bank),
+      .kv_read_line(page_read_line),
+      .kv_read_tag(page_read_tag),
+      .kv_line_valid(page_line_valid),
+      .kv_line_ready(page_line_ready),
+      .kv_line_tag(page_line_tag),
+      .kv_line_data(page_line_data),
+      .kv_line_refused(page_line_refused),
+      .kv_line_error(page_line_error)
   );
   assign read_tag[OF_VFU][TAG_BITS-1:16] = '0;
   vector_part #(

@@ -12,11 +12,11 @@ module float_quotient
 );
   localparam int BITS = 27;  // 24, one more where the quotient is below 1, and two below
   // normalized operands: significand with bit 23 set, exponent of its value in 1..2
-  function automatic logic [33:0] normal(input logic [31:0] value);
+  function automatic logic [33:0] normal(input logic [31:0] of);
     logic [4:0] zeros;
-    if (value[30:23] != 8'd0) return {{2'd0, value[30:23]} - 10'd127, 1'b1, value[22:0]};
-    zeros = leading_zeros_32({value[22:0], 9'd0});
-    return {10'd0 - 10'd127 - {5'd0, zeros}, 24'({value[22:0], 1'b0} << zeros)};
+    if (of[30:23] != 8'd0) return {{2'd0, of[30:23]} - 10'd127, 1'b1, of[22:0]};
+    zeros = leading_zeros_32({of[22:0], 9'd0});
+    return {10'd0 - 10'd127 - {5'd0, zeros}, 24'({of[22:0], 1'b0} << zeros)};
   endfunction
 
   // what travels beside the bits

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
 // adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
-// checked, and its weights are fetched, while another one runs. With CHANNELS, INT8 matmuls have banks' ports of their own.
+// checked, and its weights are fetched, while another one runs. With CHANNELS, INT8 matmuls have banks' ports of their own,
+// and so do attention units for K and V.
 module mpu_unit
   import abi_types::*;
+  import attention_types::*;
   import mpu_types::*;
 #(
     parameter int LANES = 32,    // of the FP16 array
@@ -14,7 +16,8 @@ module mpu_unit
     parameter int TILES = 4096,  // of attention: scores that fit
     parameter int TAG_BITS = 18,
     parameter int CHANNELS = 0,  // of integer_arrays, each behind its bank; 0: the INT8 array alone
-    parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1
+    parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1,
+    parameter int ATTENTIONS = 1  // 1; or 2, 4, 8 of attention_units, with CHANNELS
 ) (
     input  logic          clk,
     input  logic          rst,
@@ -92,7 +95,19 @@ module mpu_unit
     input  logic [BANKS-1:0] bank_line_valid,
     input  logic [511:0]  bank_line_data[BANKS],
     input  logic [BANKS-1:0] bank_line_refused,
-    input  logic [BANKS-1:0] bank_line_error
+    input  logic [BANKS-1:0] bank_line_error,
+    // ports of attention_units, with what was wrong with a line
+    output logic [ATTENTIONS-1:0] kv_read_valid,
+    input  logic [ATTENTIONS-1:0] kv_read_ready,
+    output logic [5:0]    kv_read_bank[ATTENTIONS],
+    output logic [31:0]   kv_read_line[ATTENTIONS],
+    output short_tag_t    kv_read_tag[ATTENTIONS],
+    input  logic [ATTENTIONS-1:0] kv_line_valid,
+    output logic [ATTENTIONS-1:0] kv_line_ready,
+    input  short_tag_t    kv_line_tag[ATTENTIONS],
+    input  logic [511:0]  kv_line_data[ATTENTIONS],
+    input  logic [ATTENTIONS-1:0] kv_line_refused,
+    input  logic [ATTENTIONS-1:0] kv_line_error
     /* verilator lint_on UNUSEDSIGNAL */
 );
   localparam int UNIT_TAG = TAG_BITS - 2;
@@ -264,7 +279,9 @@ module mpu_unit
 
   // --- attention -------------------------------------------------------------------------------------
   logic attention_idle, attention_valid, attention_selected, attention_abort, attention_start, attention_ready,
-      attention_done, slot_is_last;
+      attention_done, slot_is_last, kv_refused, kv_failed;
+  assign kv_refused = (kv_line_valid & kv_line_ready & kv_line_refused) != '0;
+  assign kv_failed = (kv_line_valid & kv_line_ready & kv_line_error) != '0;
   logic [1:0] attention_state, kind, slope_kind;
   logic [5:0] attention_row, onchip_bank, slope_bank;
   logic [6:0] rows, unit_row, unit_slot, slot_parent_found, row_slot_found;
@@ -286,8 +303,8 @@ module mpu_unit
       .list_head_dim(list_head_dim), .list_kv_bank_count({2'd0, list_kv_bank_count}), .list_max_tiles(list_max_tiles),
       .row(attention_row), .row_selected(attention_selected), .row_number(row_number), .row_sequence(row_sequence),
       .row_slot(row_slot), .row_committed(row_committed), .slot(slot), .slot_parent(slot_parent),
-      .line_refused(refused[ATTENTION]), .line_error(failed[ATTENTION]), .write_refused(write_refused),
-      .write_error(write_error), .write_open(write_open), .abort_valid(attention_abort),
+      .line_refused(refused[ATTENTION] || kv_refused), .line_error(failed[ATTENTION] || kv_failed),
+      .write_refused(write_refused), .write_error(write_error), .write_open(write_open), .abort_valid(attention_abort),
       .command_valid(attention_start), .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows),
       .q_heads(q_heads), .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank),
       .q_offset(q_offset), .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale),
@@ -298,27 +315,63 @@ module mpu_unit
       .unit_slot_parent(slot_parent_found), .done(attention_done), .nonfinite_count(nonfinite_count),
       .nonfinite_row(nonfinite_row)
   );
-  attention #(
-      .TILES(TILES)
-  ) attention_unit (
-      .clk(clk), .rst(rst), .abort_valid(attention_abort), .command_valid(attention_start),
-      .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
-      .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
-      .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
-      .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
-      .kv_layers(list_kv_layers), .kv_heads(list_kv_heads), .kv_layer(kv_layer), .kv_bank_first(list_kv_bank_first),
-      .kv_bank_count(list_kv_bank_count), .kv_line(list_kv_line), .spill_page(list_kv_spill_page),
-      .spill_bank_first(list_kv_spill_bank_first), .spill_bank_count(list_kv_spill_bank_count),
-      .spill_line(list_kv_spill_line), .table_bank(list_table_bank), .table_line(list_table_line),
-      .max_tiles(max_tiles), .row(unit_row), .row_sequence(row_sequence_found), .row_committed(row_committed_found),
-      .row_slot(row_slot_found), .slot(unit_slot), .slot_is_last(slot_is_last), .slot_parent(slot_parent_found),
-      .done(attention_done), .nonfinite_count(nonfinite_count), .nonfinite_row(nonfinite_row),
-      .read_valid(asks_read[ATTENTION]), .read_ready(read_taken[ATTENTION]), .read_bank(read_banks[ATTENTION]),
-      .read_line(read_lines[ATTENTION]), .read_tag(read_tags[ATTENTION]), .line_valid(line_here[ATTENTION]),
-      .line_tag(line_tag[UNIT_TAG-1:0]), .line_data(line_data), .write_valid(asks_write[ATTENTION]),
-      .write_ready(write_taken[ATTENTION]), .write_bank(write_banks[ATTENTION]), .write_line(write_lines[ATTENTION]),
-      .write_bytes(bytes_written[ATTENTION]), .write_data(data_written[ATTENTION])
-  );
+  if (ATTENTIONS == 1) begin : one_attention
+    line_tag_t tag;
+    assign read_tags[ATTENTION] = UNIT_TAG'(tag);
+    attention #(
+        .TILES(TILES)
+    ) attention_unit (
+        .clk(clk), .rst(rst), .unit(3'd0), .last_unit(3'd0), .abort_valid(attention_abort),
+        .command_valid(attention_start), .command_ready(attention_ready), .kind(kind), .head_dim(head_dim),
+        .rows(rows), .q_heads(q_heads),
+        .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
+        .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
+        .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
+        .kv_layers(list_kv_layers), .kv_heads(list_kv_heads), .kv_layer(kv_layer), .kv_bank_first(list_kv_bank_first),
+        .kv_bank_count(list_kv_bank_count), .kv_line(list_kv_line), .spill_page(list_kv_spill_page),
+        .spill_bank_first(list_kv_spill_bank_first), .spill_bank_count(list_kv_spill_bank_count),
+        .spill_line(list_kv_spill_line), .table_bank(list_table_bank), .table_line(list_table_line),
+        .max_tiles(max_tiles),
+        // verilator lint_off PINCONNECTEMPTY
+        .looks(), .read_kv(),
+        // verilator lint_on PINCONNECTEMPTY
+        .turn(1'b1), .row(unit_row), .row_sequence(row_sequence_found), .row_committed(row_committed_found),
+        .row_slot(row_slot_found), .slot(unit_slot), .slot_is_last(slot_is_last), .slot_parent(slot_parent_found),
+        .done(attention_done), .nonfinite_count(nonfinite_count), .nonfinite_row(nonfinite_row),
+        .read_valid(asks_read[ATTENTION]), .read_ready(read_taken[ATTENTION]), .read_bank(read_banks[ATTENTION]),
+        .read_line(read_lines[ATTENTION]), .read_tag(tag), .line_valid(line_here[ATTENTION]),
+        .line_tag(line_tag[14:0]), .line_data(line_data), .write_valid(asks_write[ATTENTION]),
+        .write_ready(write_taken[ATTENTION]), .write_bank(write_banks[ATTENTION]), .write_line(write_lines[ATTENTION]),
+        .write_bytes(bytes_written[ATTENTION]), .write_data(data_written[ATTENTION])
+    );
+    assign {kv_read_valid, kv_line_ready} = '0;
+    assign {kv_read_bank[0], kv_read_line[0], kv_read_tag[0]} = '0;
+  end else begin : several_attentions
+    attention_units #(
+        .UNITS(ATTENTIONS), .TILES(TILES), .BANKS(CHANNELS)
+    ) attention_unit (
+        .clk(clk), .rst(rst), .abort_valid(attention_abort), .command_valid(attention_start),
+        .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
+        .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank), .q_offset(q_offset),
+        .q_stride(q_stride), .y_offset(y_offset), .y_stride(y_stride), .scale(scale), .v_scale(v_scale), .cap(cap),
+        .window(window), .slope_kind(slope_kind), .slope_bank(slope_bank), .slope_line(slope_line),
+        .kv_layers(list_kv_layers), .kv_heads(list_kv_heads), .kv_layer(kv_layer), .kv_bank_first(list_kv_bank_first),
+        .kv_bank_count(list_kv_bank_count), .kv_line(list_kv_line), .spill_page(list_kv_spill_page),
+        .spill_bank_first(list_kv_spill_bank_first), .spill_bank_count(list_kv_spill_bank_count),
+        .spill_line(list_kv_spill_line), .table_bank(list_table_bank), .table_line(list_table_line),
+        .max_tiles(max_tiles), .row(unit_row), .row_sequence(row_sequence_found), .row_committed(row_committed_found),
+        .row_slot(row_slot_found), .slot(unit_slot), .slot_is_last(slot_is_last), .slot_parent(slot_parent_found),
+        .done(attention_done), .nonfinite_count(nonfinite_count), .nonfinite_row(nonfinite_row),
+        .read_valid(asks_read[ATTENTION]), .read_ready(read_taken[ATTENTION]), .read_bank(read_banks[ATTENTION]),
+        .read_line(read_lines[ATTENTION]), .read_tag(read_tags[ATTENTION]), .line_valid(line_here[ATTENTION]),
+        .line_tag(line_tag[UNIT_TAG-1:0]), .line_data(line_data), .write_valid(asks_write[ATTENTION]),
+        .write_ready(write_taken[ATTENTION]), .write_bank(write_banks[ATTENTION]), .write_line(write_lines[ATTENTION]),
+        .write_bytes(bytes_written[ATTENTION]), .write_data(data_written[ATTENTION]),
+        .kv_read_valid(kv_read_valid), .kv_read_ready(kv_read_ready), .kv_read_bank(kv_read_bank),
+        .kv_read_line(kv_read_line), .kv_read_tag(kv_read_tag), .kv_line_valid(kv_line_valid),
+        .kv_line_ready(kv_line_ready), .kv_line_tag(kv_line_tag), .kv_line_data(kv_line_data)
+    );
+  end
 
   // --- of the one that runs --------------------------------------------------------------------------
   assign unit_idle = matmul_idle && attention_idle;

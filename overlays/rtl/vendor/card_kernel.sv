@@ -4,6 +4,7 @@
 // synchronous to it and at least 16 cycles long. What is the board's own comes by parameters.
 module card_kernel
   import abi_types::*;
+  import attention_types::*;
   import rv32_types::*;
 #(
     parameter logic [31:0]         BOARD_KIND     = LORA_BOARD_U280,
@@ -19,6 +20,7 @@ module card_kernel
     parameter int                  DSP48          = 0,   // 1 for UltraScale+
     parameter int                  DSP58          = 0,   // 1 for Versal
     parameter int                  CHANNELS       = 0,   // of card: the first ports are theirs, too
+    parameter int                  ATTENTIONS     = CHANNELS > 0 ? 4 : 1,
     localparam int                 BANKS          = CHANNELS > 0 ? CHANNELS : 1,
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 6
@@ -230,6 +232,10 @@ module card_kernel
   logic [BANKS-1:0] channel_read_valid, channel_read_ready, channel_line_valid, channel_line_error;
   logic [41:0] channel_read_line[BANKS];
   logic [511:0] channel_line_data[BANKS];
+  logic [ATTENTIONS-1:0] kv_read_valid, kv_read_ready, kv_line_valid, kv_line_ready, kv_line_error;
+  logic [41:0] kv_read_line[ATTENTIONS];
+  short_tag_t kv_read_tag[ATTENTIONS], kv_line_tag[ATTENTIONS];
+  logic [511:0] kv_line_data[ATTENTIONS];
   board_memory #(
       .PORTS(PORTS),
       .CONTROL_PORT(CONTROL_PORT),
@@ -237,7 +243,9 @@ module card_kernel
       .SPAN_BITS(SPAN_BITS),
       .ONCHIP_BYTES(ONCHIP_BYTES),
       .ID_BITS(ID_BITS - 1),
-      .CHANNELS(CHANNELS)
+      .CHANNELS(CHANNELS),
+      .ATTENTIONS(ATTENTIONS),
+      .KV_TAG_BITS($bits(short_tag_t))
   ) memory (
       .clk(ap_clk),
       .rst(rst),
@@ -266,6 +274,15 @@ module card_kernel
       .channel_line_valid(channel_line_valid),
       .channel_line_error(channel_line_error),
       .channel_line_data(channel_line_data),
+      .kv_read_valid(kv_read_valid),
+      .kv_read_ready(kv_read_ready),
+      .kv_read_line(kv_read_line),
+      .kv_read_tag(kv_read_tag),
+      .kv_line_valid(kv_line_valid),
+      .kv_line_ready(kv_line_ready),
+      .kv_line_tag(kv_line_tag),
+      .kv_line_error(kv_line_error),
+      .kv_line_data(kv_line_data),
       .memory_valid(memory_valid),
       .memory_ready(memory_ready),
       .memory_address(memory_address),
@@ -364,7 +381,8 @@ module card_kernel
       .LANES(LANES),
       .DSP48(DSP48),
       .DSP58(DSP58),
-      .CHANNELS(CHANNELS)
+      .CHANNELS(CHANNELS),
+      .ATTENTIONS(ATTENTIONS)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),
@@ -424,6 +442,15 @@ module card_kernel
       .channel_line_valid(channel_line_valid),
       .channel_line_error(channel_line_error),
       .channel_line_data(channel_line_data),
+      .kv_read_valid(kv_read_valid),
+      .kv_read_ready(kv_read_ready),
+      .kv_read_line(kv_read_line),
+      .kv_read_tag(kv_read_tag),
+      .kv_line_valid(kv_line_valid),
+      .kv_line_ready(kv_line_ready),
+      .kv_line_tag(kv_line_tag),
+      .kv_line_error(kv_line_error),
+      .kv_line_data(kv_line_data),
       .link_up(link_up),
       .rx_valid(rx_valid),
       .rx_ready(rx_ready),

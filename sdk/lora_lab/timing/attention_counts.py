@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,12 @@ def attention_counts(kv: KvLayout, command: Attention, rows: Sequence[CardRow]) 
             last = (row.committed - 1) // abi.TILE_POSITIONS
             found["table"] += last // TABLE_TILES - begins // abi.TILE_POSITIONS // TABLE_TILES + 1
     return {name: float(count) for name, count in found.items()}
+
+
+def busiest(command: Attention, units: int) -> Attention:
+    """What the unit does that has most heads, where KV heads are dealt to so many."""
+    own = ceil(ceil(command.q_heads / command.group) / units)
+    return replace(command, q_heads=min(command.q_heads, own * command.group))
 
 
 def _first(command: Attention, row: CardRow) -> int:

@@ -23,8 +23,9 @@ CONTROL = "control"  # the kind of what a step takes besides its commands
 class CardCosts:
     """Cycles by kind and count, each [cycles, reads]: cycles besides memory's latency, and how
     often that is waited for. `between`: from the end of a command to the start of one that waits
-    for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays). `line_rate`: lines a
-    cycle that a channel's bank gives, 1 in the simulations that these were measured in."""
+    for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays). `attentions`: attention units
+    of a card with channels; others have one. `line_rate`: lines a cycle that a channel's bank
+    gives, 1 in the simulations that these were measured in."""
 
     lanes: int
     rows: int
@@ -33,6 +34,7 @@ class CardCosts:
     between: float
     tile: Mapping[str, tuple[float, float]]
     units: Mapping[str, Mapping[str, tuple[float, float]]]
+    attentions: int
     line_rate: float = 1.0
 
     def arrays(self, latency: float) -> Arrays:
@@ -59,8 +61,8 @@ def card_costs(file: Path = FILE) -> CardCosts:
     data: Mapping[str, Any] = read_yaml(file, RequestError)
     units = {kind: _pairs(costs) for kind, costs in data["units"].items()}
     fill, store = (tuple(data[name]) for name in ("fill", "store"))
-    tile = _pairs(data["tile"])
-    return CardCosts(data["lanes"], data["rows"], fill, store, data["between"], tile, units)
+    tile, between, attentions = _pairs(data["tile"]), data["between"], data["attentions"]
+    return CardCosts(data["lanes"], data["rows"], fill, store, between, tile, units, attentions)
 
 
 def _pairs(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

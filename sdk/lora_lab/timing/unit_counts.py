@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_lab.timing.adapter_counts import down_counts, up_counts
-from lora_lab.timing.attention_counts import attention_counts
+from lora_lab.timing.attention_counts import attention_counts, busiest
 from lora_lab.timing.card_step import CardRow, CardStep
 from lora_lab.timing.channel_counts import channel_counts, channel_kind, on_channels
 from lora_lab.timing.gather_counts import gather_counts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Counting:
     """What counts depend on besides command and step. `factors`: of an adapter, by matmul, each of
-    `rank` ranks. `channels` of the board's card."""
+    `rank` ranks. `channels` and `attentions`, attention units, of the board's card."""
 
     arrays: Arrays
     board: BoardPlan
@@ -45,17 +45,20 @@ class Counting:
     boards: int = 1
     ring: bool = False
     channels: int = 0
+    attentions: int = 1
 
 
-def counting(arrays: Arrays, plan: Plan, rank: int) -> Counting:
-    """For the board at `rank`."""
+def counting(arrays: Arrays, plan: Plan, rank: int, attentions: int = 1) -> Counting:
+    """For the board at `rank`. `attentions`: attention units of a card with channels."""
     board = plan.boards[rank]
     specs = adapted_specs(plan.config, board.share) if plan.adapters.rank else ()
     factors = [len(spec.parts) for spec in specs]
     share = plan.adapters.share(plan.stage_boards)
+    channels = plan.overlay.channels
     return Counting(
-        arrays, board, factors, share, plan.size, plan.route.ring, plan.overlay.channels
-    )
+        arrays, board, factors, share, plan.size, plan.route.ring, channels,
+        attentions if channels else 1,
+    )  # fmt: skip
 
 
 UPDATE = "update"  # the kind of what an adapter adds to a stripe
@@ -126,7 +129,8 @@ def _vector(its: Counting, command: isa.Vector, rows: Sequence[CardRow]) -> Foun
 
 def _attention(its: Counting, command: isa.Attention, rows: Sequence[CardRow]) -> Found:
     kind = f"attention_{its.board.kv.kind.replace('-', '_')}"
-    return kind, attention_counts(its.board.kv, command, rows)
+    own = busiest(command, its.attentions)
+    return kind, attention_counts(its.board.kv, own, rows)
 
 
 def _store(its: Counting, command: isa.KvStore, rows: Sequence[CardRow]) -> Found:

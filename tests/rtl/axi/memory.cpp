@@ -20,6 +20,8 @@ enum : uint32_t {
     PORTS = 4,
     CONTROL = 2,
     CHANNELS = 2,
+    ATTENTIONS = 4,
+    KV_TAGS = 1 << 13,
     ONCHIP_LINES = 256,
     WRITES = 32,
     TAG_BITS = 20,
@@ -36,7 +38,8 @@ const std::vector<BankRange> BANKS = {{0, 64 << 10},
 struct Counts {
     uint64_t reads = 0, writes = 0, onchip = 0, unmapped = 0, failed = 0, failed_writes = 0,
              words = 0, chunks = 0, resets = 0, longest = 0, after_control = 0, cycles = 0,
-             of_channels = 0, failed_of_channels = 0;
+             of_channels = 0, failed_of_channels = 0, of_pages = 0, failed_of_pages = 0,
+             held_pages = 0, unmapped_pages = 0;
 };
 
 class Bench {
@@ -69,7 +72,7 @@ class Bench {
     void reset() {
         model_.rst = 1;
         model_.read_valid = model_.write_valid = model_.memory_valid = model_.ar_valid = 0;
-        model_.channel_read_valid = 0;
+        model_.channel_read_valid = model_.kv_read_valid = 0;
         ports_.quiet();
         for (uint32_t i = 0; i < 40; i++) clock();
         model_.rst = 0;
@@ -83,6 +86,7 @@ class Bench {
         owed_words_.clear();
         failed_.clear();
         for (auto &channel : channels_) channel = {};
+        for (auto &unit : units_) unit = {};
         for (uint32_t i = 0; i < 40; i++) clock();
         // what was being written when the reset came may be there or not
         for (auto it = known_.begin(); it != known_.end();)
@@ -215,6 +219,7 @@ class Bench {
         }
         ask_control();
         ask_channels();
+        ask_pages();
         clock();
     }
 
@@ -309,6 +314,69 @@ class Bench {
             channel.reads.push_back({false, bad(channel.line), at(known_, place), place});
             channel.held = false;
         }
+    }
+
+    // --- what attention units ask: lines of channels' banks, answered by tags in any order ---
+    struct Unit {
+        bool held = false, here = false;
+        uint64_t line = 0, left = 0;
+        uint32_t tag = 0;
+        std::map<uint32_t, Read> reads;
+    };
+
+    void ask_pages() {
+        model_.kv_read_valid = 0;
+        for (uint32_t i = 0; i < ATTENTIONS; i++) {
+            Unit &unit = units_[i];
+            if (!unit.held && chance_() % 8 < busy_) plan_page(unit);
+            model_.kv_read_valid |= uint32_t(unit.held) << i;
+            model_.kv_read_line[i] = unit.line;
+            model_.kv_read_tag[i] = unit.tag;
+        }
+        model_.kv_line_ready = chance_() % 4 ? 15 : chance_() % 16;
+    }
+
+    void plan_page(Unit &unit) {
+        if (unit.left) unit.line++, unit.left--;
+        if (!unit.left) {
+            const BankRange &bank = BANKS[chance_() % CHANNELS];
+            unit.left = 1 + chance_() % 40;
+            unit.line = bank.first / 64 + chance_() % (bank.bytes / 64 - unit.left);
+            if (chance_() % 40 == 0) unit.line = 0x200000 + chance_() % 4096; // of no bank
+        }
+        unit.held = may_take(key(false, unit.line), held_write_, key(write_onchip_, write_line_));
+        if (!unit.held) return;
+        open_lines_.insert(key(false, unit.line));
+        while (unit.reads.count(unit.tag)) unit.tag = chance_() % KV_TAGS;
+    }
+
+    void see_pages() {
+        for (uint32_t i = 0; i < ATTENTIONS; i++) {
+            Unit &unit = units_[i];
+            if (unit.here && !(model_.kv_line_valid >> i & 1)) fail("a line that is withdrawn", i);
+            unit.here = model_.kv_line_valid >> i & ~(model_.kv_line_ready >> i) & 1;
+            counts.held_pages += unit.here;
+            if (model_.kv_line_valid & model_.kv_line_ready & 1u << i) see_page(i, unit);
+            if (!(model_.kv_read_valid & model_.kv_read_ready & 1u << i)) continue;
+            uint64_t place = key(false, unit.line);
+            bool fails = !mapped(unit.line) || bad(unit.line);
+            counts.unmapped_pages += !mapped(unit.line);
+            unit.reads[unit.tag] = {false, fails, at(known_, place), place};
+            unit.held = false;
+        }
+    }
+
+    void see_page(uint32_t i, Unit &unit) {
+        auto found = unit.reads.find(model_.kv_line_tag[i]);
+        if (found == unit.reads.end()) fail("a line that no attention unit waits for", i);
+        const Read &read = found->second;
+        if ((model_.kv_line_error >> i & 1) != read.fails) fail("error of a page", read.place);
+        if (!read.fails && std::memcmp(&model_.kv_line_data[i][0], read.line.data(), 64))
+            fail("bytes of a page", read.place);
+        counts.of_pages++;
+        counts.failed_of_pages += read.fails;
+        open_lines_.erase(open_lines_.find(read.place));
+        unit.reads.erase(found);
     }
 
     // --- what the control asks: chunks of lists, words of its window ---
@@ -411,6 +479,7 @@ class Bench {
         if (model_.written) see_written();
         see_control();
         see_channels();
+        see_pages();
         if (model_.read_valid && model_.read_ready) read_taken();
         if (model_.write_valid && model_.write_ready) write_taken();
     }
@@ -484,15 +553,12 @@ class Bench {
 
     void drain() {
         held_read_ = held_write_ = false;
-        model_.channel_read_valid = 0;
+        model_.kv_line_ready = 15;
         auto waits = [this] {
-            return std::any_of(channels_.begin(), channels_.end(),
-                               [](const Channel &one) { return !one.reads.empty(); });
+            auto has = [](const auto &one) { return one.held || !one.reads.empty(); };
+            return std::any_of(channels_.begin(), channels_.end(), has) ||
+                   std::any_of(units_.begin(), units_.end(), has);
         };
-        for (auto &channel : channels_) {
-            if (channel.held) open_lines_.erase(open_lines_.find(key(false, channel.line)));
-            channel.held = false;
-        }
         for (uint32_t i = 0;
              waits() || !reads_.empty() || !writes_.empty() || !owed_words_.empty() ||
              !chunks_.empty() || model_.memory_valid || model_.ar_valid;
@@ -500,6 +566,11 @@ class Bench {
             if (i == 20000) fail("an answer does not come");
             model_.read_valid = model_.write_valid = 0;
             model_.r_ready = 1;
+            model_.channel_read_valid = model_.kv_read_valid = 0; // what was on offer stays
+            for (uint32_t u = 0; u < CHANNELS; u++)
+                model_.channel_read_valid |= uint32_t(channels_[u].held) << u;
+            for (uint32_t u = 0; u < ATTENTIONS; u++)
+                model_.kv_read_valid |= uint32_t(units_[u].held) << u;
             clock();
         }
     }
@@ -515,6 +586,7 @@ class Bench {
     std::map<uint64_t, std::deque<uint64_t>> waiting_;
     std::deque<Chunk> chunks_;
     std::array<Channel, CHANNELS> channels_;
+    std::array<Unit, ATTENTIONS> units_;
     std::deque<std::pair<uint64_t, uint64_t>> owed_words_; // address, order
     uint32_t busy_ = 4, tag_ = 0, left_ = 0, write_id_ = 0;
     uint64_t next_ = 0, read_line_ = 0, write_line_ = 0, write_bytes_ = 0;
@@ -540,10 +612,12 @@ int main(int, char **given) {
         "\"failed_writes\": %lu, \"words\": %lu, \"chunks\": %lu, \"resets\": %lu, \"bursts\": "
         "%lu, "
         "\"burst_lines\": %lu, \"full\": %lu, \"ends_page\": %lu, \"after_control\": %lu, "
-        "\"of_channels\": %lu, \"failed_of_channels\": %lu, ",
+        "\"of_channels\": %lu, \"failed_of_channels\": %lu, \"of_pages\": %lu, "
+        "\"failed_of_pages\": %lu, \"held_pages\": %lu, \"unmapped_pages\": %lu, ",
         c.reads, c.writes, c.onchip, c.unmapped, c.failed, c.failed_writes, c.words, c.chunks,
         c.resets, ports.bursts, ports.lines, ports.full, ports.ends_page, c.after_control,
-        c.of_channels, c.failed_of_channels);
+        c.of_channels, c.failed_of_channels, c.of_pages, c.failed_of_pages, c.held_pages,
+        c.unmapped_pages);
     uint64_t cycles = bench.stream(0x100000, 1024);
     std::printf("\"stream\": %lu, \"stream_bursts\": %lu, ", cycles, bench.stream_bursts);
     for (uint32_t i = 0; i < 100; i++) bench.single(0x400 + 37 * i % 1000);

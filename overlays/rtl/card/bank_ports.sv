@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between channels and memory: lines of their banks become lines of board memory, by the arenas that the host has written,
-// a line a cycle and channel. A line of no arena does not reach memory: it is answered as refused, when memory answers
-// nothing. Channel i has bank i.
-// Assumes: memory answers each channel in the order of its requests.
-module channel_ports
+// Between readers and memory: lines of banks become lines of board memory, by the arenas that the host has written, a line
+// a cycle and reader. A line of no arena does not reach memory: it is answered as refused, when memory answers nothing.
+module bank_ports
   import abi_types::*;
   import arena_types::*;
 #(
-    parameter int CHANNELS = 4
+    parameter int READERS  = 4,
+    parameter int TAG_BITS = 1
 ) (
     input  logic                clk,
     input  logic                rst,
@@ -15,35 +14,42 @@ module channel_ports
     input  logic                arena_write,
     input  logic [10:0]         arena_word,
     input  logic [31:0]         arena_stored,
-    // channels
-    input  logic [CHANNELS-1:0] bank_read_valid,
-    output logic [CHANNELS-1:0] bank_read_ready,
-    input  logic [31:0]         bank_read_line[CHANNELS],
-    output logic [CHANNELS-1:0] bank_line_valid,
-    output logic [511:0]        bank_line_data[CHANNELS],
-    output logic [CHANNELS-1:0] bank_line_refused,
-    output logic [CHANNELS-1:0] bank_line_error,
+    // readers
+    input  logic [READERS-1:0]  bank_read_valid,
+    output logic [READERS-1:0]  bank_read_ready,
+    input  logic [5:0]          bank_read_bank[READERS],
+    input  logic [31:0]         bank_read_line[READERS],
+    input  logic [TAG_BITS-1:0] bank_read_tag[READERS],
+    output logic [READERS-1:0]  bank_line_valid,
+    input  logic [READERS-1:0]  bank_line_ready,
+    output logic [TAG_BITS-1:0] bank_line_tag[READERS],
+    output logic [511:0]        bank_line_data[READERS],
+    output logic [READERS-1:0]  bank_line_refused,
+    output logic [READERS-1:0]  bank_line_error,
     // memory: a line is address / 64
-    output logic [CHANNELS-1:0] read_valid,
-    input  logic [CHANNELS-1:0] read_ready,
-    output logic [41:0]         read_line[CHANNELS],
-    input  logic [CHANNELS-1:0] line_valid,
-    input  logic [CHANNELS-1:0] line_error,
-    input  logic [511:0]        line_data[CHANNELS]
+    output logic [READERS-1:0]  read_valid,
+    input  logic [READERS-1:0]  read_ready,
+    output logic [41:0]         read_line[READERS],
+    output logic [TAG_BITS-1:0] read_tag[READERS],
+    input  logic [READERS-1:0]  line_valid,
+    output logic [READERS-1:0]  line_ready,
+    input  logic [TAG_BITS-1:0] line_tag[READERS],
+    input  logic [READERS-1:0]  line_error,
+    input  logic [511:0]        line_data[READERS]
 );
-  localparam int LOG = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+  localparam int LOG = READERS > 1 ? $clog2(READERS) : 1;
 
-  // --- the arenas: misses of all channels share a table ----------------------------------------------
+  // --- the arenas: misses of all readers share a table ----------------------------------------------
   logic changed, asks, busy, over, covered;
   logic [LOG-1:0] whose, next;
-  logic [CHANNELS-1:0] look, look_ready;
-  range_t range[CHANNELS];
+  logic [READERS-1:0] look, look_ready;
+  range_t range[READERS];
   arena_t arena;
   assign changed = arena_write && (arena_word >= 11'(LORA_REG_ARENAS / 4) ||
                                    arena_word == 11'(LORA_REG_ARENA_COUNT / 4));
   always_comb begin
     next = '0;
-    for (int i = CHANNELS - 1; i >= 0; i--) if (look[i]) next = i[LOG-1:0];
+    for (int i = READERS - 1; i >= 0; i--) if (look[i]) next = i[LOG-1:0];
     look_ready = '0;
     look_ready[next] = !busy && look[next];
   end
@@ -72,13 +78,13 @@ module channel_ports
   );
 
   // --- lines -----------------------------------------------------------------------------------------
-  for (genvar i = 0; i < CHANNELS; i++) begin : channels
+  for (genvar i = 0; i < READERS; i++) begin : readers
     logic out, out_refused;
     /* verilator lint_off UNUSEDSIGNAL */
-    logic no_onchip, no_rest;
+    logic no_onchip;
     /* verilator lint_on UNUSEDSIGNAL */
     line_address #(
-        .REST_BITS(1)
+        .REST_BITS(TAG_BITS)
     ) address (
         .clk(clk),
         .rst(rst),
@@ -86,15 +92,15 @@ module channel_ports
         .onchip_lines(32'd0),
         .in_valid(bank_read_valid[i]),
         .in_ready(bank_read_ready[i]),
-        .in_bank(6'(i)),
+        .in_bank(bank_read_bank[i]),
         .in_line(bank_read_line[i]),
-        .in_rest(1'b0),
+        .in_rest(bank_read_tag[i]),
         .out_valid(out),
-        .out_ready(out_refused ? !line_valid[i] : read_ready[i]),
+        .out_ready(out_refused ? !line_valid[i] && bank_line_ready[i] : read_ready[i]),
         .out_refused(out_refused),
         .out_onchip(no_onchip),
         .out_line(read_line[i]),
-        .out_rest(no_rest),
+        .out_rest(read_tag[i]),
         .look(look[i]),
         .look_ready(look_ready[i]),
         .range(range[i]),
@@ -106,6 +112,8 @@ module channel_ports
     assign bank_line_refused[i] = !line_valid[i];
     assign bank_line_valid[i] = line_valid[i] || (out && out_refused);
     assign bank_line_error[i] = line_valid[i] && line_error[i];
+    assign bank_line_tag[i] = line_valid[i] ? line_tag[i] : read_tag[i];
     assign bank_line_data[i] = line_data[i];
+    assign line_ready[i] = bank_line_ready[i];
   end
 endmodule
