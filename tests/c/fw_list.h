@@ -103,7 +103,7 @@ static void common(union record *record, uint32_t opcode, uint32_t unit, uint32_
 }
 
 /* A KV_COMMIT of the first layer, and one of the second where PACK was. */
-static void commit_layers(union record *c) {
+static inline void commit_layers(union record *c) {
     c[KV_COMMIT_AT].kv_commit.layers = 1;
     common(&c[PACK_AT], LORA_CMD_KV_COMMIT, LORA_UNIT_DMA, 0, C_HEADS, 1, C_PACK);
     c[PACK_AT].kv_commit.kv_layer = c[PACK_AT].kv_commit.layers = 1;

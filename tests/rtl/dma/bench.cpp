@@ -1,5 +1,6 @@
 // A simulated DMA unit beside the emulator's: the same bytes in every bank, statuses and sums.
 //   bench --cases N --seed S      prints one JSON line
+//   bench --heads H               cycles of a row's K and V of so many heads of 128 columns
 #include "commands.hpp"
 #include "reference.h"
 
@@ -186,11 +187,69 @@ class Case {
     const Job *job_ = nullptr;
 };
 
+// A row of FP16 K and V, stored and committed, where memory answers after 31 cycles.
+int print_cycles(uint16_t heads) {
+    Random random(1);
+    Scene scene;
+    lora_list &list = scene.list;
+    list.kv_type = LORA_KV_FP16;
+    list.head_dim = 128;
+    list.kv_layers = 1;
+    list.kv_heads = heads;
+    list.page_count = 2;
+    list.kv_bank_count = 4;
+    list.max_scratch = 32;
+    list.max_sequences = list.max_tiles = 1;
+    list.control_bank = list.table_bank = CONTROL;
+    const uint32_t row = 256u * heads;
+    for (uint32_t bank = 0; bank <= CONTROL; bank++) scene.banks.bytes[bank].resize(1 << 20);
+    scene.onchip_bytes = 2 * row;
+    scene.banks.bytes[LORA_BANK_ONCHIP].resize(scene.onchip_bytes);
+    for (auto &[bank, bytes] : scene.banks.bytes)
+        scene.banks.arenas.push_back({bank, 0, bytes.size()});
+    std::vector<uint8_t> &control = scene.banks.bytes[CONTROL];
+    control[0] = 1; // the page of the sequence's tile
+    lora_kv_op op = {LORA_KV_COMMIT, 0, 5, 0, 1};
+    std::memcpy(&control[64], &op, sizeof op);
+    control[128] = 3; // the slot
+    VerilatedContext context;
+    Banks banks = scene.banks;
+    Card card(context, banks, {31, 0, 0, false, 0}, random);
+    for (bool commits : {false, true}) {
+        Job job;
+        lora_kv_store store{};
+        store.opcode = LORA_CMD_KV_STORE;
+        store.head_dim = list.head_dim;
+        store.kv_heads = heads;
+        store.v_offset = store.stride = row;
+        job.list = list;
+        job.state.row_count = 1;
+        job.state.rows[0].slot = 3;
+        job.state.kv_op_count = job.state.path_count = 1;
+        job.state.kv_ops_offset = 64;
+        job.state.path_offset = 128;
+        std::memcpy(&job.command, &store, sizeof store);
+        if (commits) job.command = {};
+        if (commits) job.command.opcode = LORA_CMD_KV_COMMIT;
+        card.memory->writes.clear();
+        Outcome outcome{};
+        card.run(job, 0, outcome);
+        expect("status", outcome.status, LORA_OK);
+        std::printf("%s\"%s\": %llu, \"%s_lines\": %zu", commits ? ", " : "{", commits ? "commit" : "store",
+                    static_cast<unsigned long long>(outcome.cycles), commits ? "commit" : "store",
+                    card.memory->writes.size());
+    }
+    std::printf("}\n");
+    return 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
     uint64_t cases = 1, seed = 1, first = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
+        if (std::string(argv[i]) == "--heads")
+            return print_cycles(static_cast<uint16_t>(std::strtoul(argv[i + 1], nullptr, 10)));
         if (std::string(argv[i]) == "--cases") cases = std::strtoull(argv[i + 1], nullptr, 10);
         if (std::string(argv[i]) == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
         if (std::string(argv[i]) == "--first") first = std::strtoull(argv[i + 1], nullptr, 10);
