@@ -47,6 +47,7 @@ SCHEMES = {
     "w8a8_mixed": Scheme("int8", head="int8", mixed=True),
     "w4a8": Scheme("w4a8", 32, head="int8", symmetric=False, kv="int8-heads"),
     "w4a8_wide": Scheme("w4a8", 128, head="int8"),
+    "w4a8_static": Scheme("w4a8", 128, head="int8", kv="int8"),
     "w4a8_order": Scheme("w4a8", 64, symmetric=False, act_order=True),
     "w8a8_dynamic": Scheme("int8", head="int8", dynamic=True),
     "w4a8_dynamic": Scheme("w4a8", 32, kv="int8-heads", dynamic=True),

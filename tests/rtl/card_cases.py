@@ -49,4 +49,7 @@ WIDE = {
     "a layer of LLaMA2-7B": Request(
         llama(4096, 32, 32, 128, 11008), (Step(127, commits=1),), "w4a8_wide"
     ),
+    "a layer of LLaMA2-7B, static INT8 K and V": Request(
+        llama(4096, 32, 32, 128, 11008), (Step(127, commits=1),), "w4a8_static"
+    ),
 }
