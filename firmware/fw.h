@@ -55,10 +55,10 @@ struct fw_arena {
 struct fw_list {
     struct lora_list header;
     uint32_t valid;
-    uint32_t offset;           /* of the header in the control bank */
-    uint32_t kv_commit;        /* index of its first KV_COMMIT, FW_NONE without */
+    uint32_t offset;                  /* of the header in the control bank */
+    uint32_t kv_commit;               /* index of its first KV_COMMIT, FW_NONE without */
     uint32_t kv_committed, kv_stored; /* layers, up to the last one that its commands name */
-    uint32_t ballot;           /* index of its BALLOT, FW_NONE without */
+    uint32_t ballot;                  /* index of its BALLOT, FW_NONE without */
     uint32_t received, passed; /* of its gathers FROM_PREVIOUS and TO_NEXT, FW_NONE without */
     struct lora_command ballot_command;
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */

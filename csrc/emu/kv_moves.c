@@ -309,8 +309,8 @@ int emu_kv_commit(struct emu_board *board, const struct lora_kv_commit *command,
     struct commit commit = {.first = command->kv_layer};
     const struct kv *kv = &commit.kv;
     if (state->kv_op_count == 0) return LORA_OK;
-    if (!kv_open(&commit.kv, board, list) ||
-        !kv_commit_layers(list, command, &commit.layers) || state->kv_op_count > LORA_MAX_KV_OPS ||
+    if (!kv_open(&commit.kv, board, list) || !kv_commit_layers(list, command, &commit.layers) ||
+        state->kv_op_count > LORA_MAX_KV_OPS ||
         state->path_count > LORA_MAX_ROWS * LORA_MAX_SEQUENCES)
         return LORA_ERR_SIZE;
     const uint8_t *ops = emu_memory_at(kv->memory, list->control_bank, state->kv_ops_offset,

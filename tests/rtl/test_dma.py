@@ -45,6 +45,17 @@ def test_random_commands(bench: Path, cases: int) -> None:
     assert not few, f"{few} found, at least {least} expected"
 
 
+def test_lines_of_k_and_v_take_a_cycle(bench: Path) -> None:
+    """A row of FP16 K and V of heads of 128 columns, 128 lines of K and four of V a head: the next
+    head's blocks are found while lines move. Memory answers after 31 cycles."""
+    found = counted(run(bench, "--heads", 32))
+    assert found["store_lines"] == found["commit_lines"] == 32 * (128 + 4)
+    one = counted(run(bench, "--heads", 1))
+    for kind in ("store", "commit"):
+        assert one[kind] < 132 + 12 * 31
+        assert found[kind] - one[kind] <= 31 * (132 + 2)
+
+
 # name: (module, right, wrong)
 MISTAKES = {
     "the page of another tile": (
@@ -73,3 +84,11 @@ def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
     mistake = build("dma", sources=sources, folder=tmp_path / "build", OPT="-O0")
     done = run(mistake, "--cases", 300, "--seed", 1)
     assert done.returncode == 1 and done.stderr.startswith("case ")
+
+
+@pytest.mark.long
+def test_a_head_that_waits_for_the_lines_before_is_noticed(tmp_path: Path) -> None:
+    sources = mistaken(tmp_path, "dma/kv_heads.sv", "NEXT: begin", "NEXT: if (copy_ready) begin")
+    slow = build("dma", sources=sources, folder=tmp_path / "build", OPT="-O0")
+    with pytest.raises(AssertionError):
+        test_lines_of_k_and_v_take_a_cycle(slow)

@@ -113,9 +113,7 @@ class Bench {
     }
 
     // Of few lines, so that they meet, or of so many that all writes may be under way.
-    uint32_t any_place() {
-        return random_.below(BANKS) * LINES + random_.below(few_ ? 6 : LINES);
-    }
+    uint32_t any_place() { return random_.below(BANKS) * LINES + random_.below(few_ ? 6 : LINES); }
 
     void offer() {
         VArbiter &m = *model_;

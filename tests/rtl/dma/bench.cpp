@@ -235,9 +235,9 @@ int print_cycles(uint16_t heads) {
         Outcome outcome{};
         card.run(job, 0, outcome);
         expect("status", outcome.status, LORA_OK);
-        std::printf("%s\"%s\": %llu, \"%s_lines\": %zu", commits ? ", " : "{", commits ? "commit" : "store",
-                    static_cast<unsigned long long>(outcome.cycles), commits ? "commit" : "store",
-                    card.memory->writes.size());
+        std::printf("%s\"%s\": %llu, \"%s_lines\": %zu", commits ? ", " : "{",
+                    commits ? "commit" : "store", static_cast<unsigned long long>(outcome.cycles),
+                    commits ? "commit" : "store", card.memory->writes.size());
     }
     std::printf("}\n");
     return 0;
