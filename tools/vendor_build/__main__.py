@@ -154,6 +154,12 @@ def _plan(options: argparse.Namespace) -> Plan:
             f"expected: the manifest's board",
             usage=True,
         )
+    if overlay.channels:
+        raise BuildError(
+            f"OVERLAY={overlay.name}: columns in a bank each found, which kernels have no channels "
+            f"for yet; they run on simulated cards (--device sim:{overlay.board.name})",
+            usage=True,
+        )
     return make_plan(overlay, kernel_row(options.kernel))
 
 

@@ -52,12 +52,8 @@ module vector_pipes
   logic [5:0] lines_bank;
   logic [6:0] lines_tag;
   logic [511:0] result_data;
-  // of what folds rows
+  // of what folds rows: what it asks of memory, and when a row or the last one is over
   typedef struct packed {
-    logic         finished;
-    logic         bad_valid;
-    logic [3:0]   bad;
-    logic [6:0]   row;
     logic         read_valid;
     logic [31:0]  read_line;
     logic [5:0]   read_tag;
@@ -68,6 +64,14 @@ module vector_pipes
   } fold_t;
   fold_t by_sums, by_maximum, fold;
   assign fold = sums_rows ? by_sums : by_maximum;
+  typedef struct packed {
+    logic       finished;
+    logic       bad_valid;
+    logic [3:0] bad;
+    logic [6:0] row;
+  } row_end_t;
+  row_end_t sums_end, maximum_end, row_end;
+  assign row_end = sums_rows ? sums_end : maximum_end;
   logic ended;
   // until a command that was aborted is out of the pipes
   unit_port #(
@@ -99,10 +103,10 @@ module vector_pipes
       .rst(clear),
       .start(start && kind == SUMS),
       .command(command),
-      .finished(by_sums.finished),
-      .bad_valid(by_sums.bad_valid),
-      .bad(by_sums.bad),
-      .row(by_sums.row),
+      .finished(sums_end.finished),
+      .bad_valid(sums_end.bad_valid),
+      .bad(sums_end.bad),
+      .row(sums_end.row),
       .read_valid(by_sums.read_valid),
       .read_ready(lines_ready && state == FOLDING && sums_rows),
       .read_line(by_sums.read_line),
@@ -121,9 +125,9 @@ module vector_pipes
       .rst(clear),
       .start(start && kind == MAXIMUM),
       .command(command),
-      .finished(by_maximum.finished),
-      .bad_valid(by_maximum.bad_valid),
-      .row(by_maximum.row),
+      .finished(maximum_end.finished),
+      .bad_valid(maximum_end.bad_valid),
+      .row(maximum_end.row),
       .read_valid(by_maximum.read_valid),
       .read_ready(lines_ready && state == FOLDING && !sums_rows),
       .read_line(by_maximum.read_line),
@@ -137,7 +141,7 @@ module vector_pipes
       .write_bytes(by_maximum.write_bytes),
       .write_data(by_maximum.write_data)
   );
-  assign by_maximum.bad = 4'd1;
+  assign maximum_end.bad = 4'd1;
 
   // --- lines ---------------------------------------------------------------------------------------------------
   logic [3:0][1:0] lines, here, used;
@@ -362,13 +366,13 @@ module vector_pipes
 
   // --- the command ---------------------------------------------------------------------------------------------
   logic counts, folded;
-  assign folded = state == FOLDING && fold.bad_valid;
-  assign counts = folded ? fold.bad != 4'd0 : result_valid[0] && bad_now != 5'd0;
+  assign folded = state == FOLDING && row_end.bad_valid;
+  assign counts = folded ? row_end.bad != 4'd0 : result_valid[0] && bad_now != 5'd0;
   always_ff @(posedge clk) begin
     ended <= 1'b0;
     if (counts) begin
-      nonfinite_count <= nonfinite_count + (folded ? {28'd0, fold.bad} : {27'd0, bad_now});
-      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, folded ? fold.row : place_formed.row};
+      nonfinite_count <= nonfinite_count + (folded ? {28'd0, row_end.bad} : {27'd0, bad_now});
+      if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, folded ? row_end.row : place_formed.row};
     end
     unique case (state)
       ROW: begin
@@ -408,7 +412,7 @@ module vector_pipes
         end
       end
       FOLDING:
-      if (fold.finished) begin
+      if (row_end.finished) begin
         ended <= 1'b1;
         state <= IDLE;
       end

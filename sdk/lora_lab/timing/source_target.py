@@ -10,7 +10,7 @@ from lora_host import abi
 from lora_host.boards import load_board
 from lora_host.errors import RequestError
 from lora_host.naming import counted
-from lora_host.overlay import COLUMN, load_overlay
+from lora_host.overlay import load_overlay
 from lora_host.sim import MEMORY_NS
 from lora_lab.timing import step as steps
 from lora_lab.timing.card_costs import card_costs
@@ -22,6 +22,7 @@ from lora_lab.timing.machine import machine_of_overlay
 from lora_lab.timing.ops import DISPATCH
 from lora_lab.timing.report import Roofs, Totals
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 CHANNELS = "channels-u280"
-SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_w4a8_u280"}
-"""Names as designs, and the overlay whose clock, banks and lists they have; with channels each
-column tile lies in one of its banks."""
+SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_channels_u280"}
+"""Names as designs, and the overlay whose clock, banks and lists they have."""
 LINE_RATE = 0.75  # lines a cycle that a bank of HBM gives, as the wide card's
+KV: dict[str, KvKind] = {"source-u280": "fp16", CHANNELS: "int8"}
+"""Of a model in FP16: as a layer, and as a whole token, were simulated."""
 SOURCE_LANES = 32  # FP16 lanes of overlays/rtl/card/card.sv and of vendor/card_kernel.sv
 
 
 class SourceTarget:
-    """W4A8 in groups of 128 where K allows, lm_head in INT8, K and V in FP16, unless the model is
+    """W4A8 in groups of 128 where K allows, lm_head in INT8, K and V as KV, unless the model is
     quantized."""
 
     def __init__(self, name: str, config: ModelConfig, boards: int) -> None:
@@ -53,7 +55,6 @@ class SourceTarget:
         overlay = load_overlay(SOURCE_TARGETS[name])
         costs = replace(card_costs(), lanes=SOURCE_LANES)
         if name == CHANNELS:
-            overlay = replace(overlay, merge=COLUMN)
             costs = replace(costs, line_rate=LINE_RATE)
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
         port, peak = float(abi.LINE_BYTES * overlay.clock_hz), board_facts(overlay.board.name)
@@ -73,8 +74,10 @@ class SourceTarget:
         if config.quantization is None:
             config = quantized_as(config, overlay.precision)
             assert config.quantization is not None
-            config = replace(config, quantization=replace(config.quantization, kv="fp16"))
-            notes.append("the model is in FP16: timed as W4A8, lm_head in INT8, K and V in FP16")
+            config = replace(config, quantization=replace(config.quantization, kv=KV[name]))
+            notes.append(
+                f"the model is in FP16: timed as W4A8, lm_head in INT8, K and V in {KV[name].upper()}"
+            )
         plan = make_plan(config, overlay, load_board(overlay.board.name), 1)
         self.name, self.board, self.boards = name, overlay.board.name, 1
         self.notes: tuple[str, ...] = tuple(notes)
