@@ -10,4 +10,8 @@ COMMANDS = {  # cycles of single commands, (K, N) of matmuls
     (4096, 22016): 750_131,
     (11008, 4096): 375_389,
 }
-CHANNELS = {8: 352_951, 32: 173_803}  # of the step, on cards with so many channels and vector pipes
+# Of the step, on cards with so many channels, vector pipes and four attention units; STATIC: with
+# static INT8 K and V. ONE: with one attention unit.
+CHANNELS = {8: 316_258, 32: 137_110}
+STATIC = {8: 298_591}
+ONE = {8: 352_951, 32: 173_803}
