@@ -23,7 +23,7 @@ template <class Unit> struct DisturbedUnit {
     std::function<void(const lora_unit_call *)> give; /* sets the command's fields */
     void (*before)(const lora_unit_call *, Unit &);   /* inputs that follow outputs */
     uint32_t (*state)(const Unit &);
-    bool in_order = true; /* of its writes, however memory answers */
+    uint32_t others = 0; /* units at the same port, whose writes come in any order */
 };
 
 /* A call that outlives its caller, but for the banks. */
@@ -269,7 +269,7 @@ template <class Unit> class DisturbedRun {
         tally_.aborts_with_write_left += ports.write_left();
         tally_.aborts_in[unit_.state(u()) % LORA_RTL_STATES]++;
         u().abort_valid = 1;
-        ports.stop();
+        ports.stop(unit_.others);
         unit_.simulation.edge();
         set_announce(false);
         u().command_valid = 0;
@@ -332,7 +332,7 @@ template <class Unit> class DisturbedRun {
             auto alike = [&](const NotedWrite &wanted) {
                 return one.same_place(wanted) && (!with_data || one.data == wanted.data);
             };
-            auto end = unit_.in_order && !left.empty() ? left.begin() + 1 : left.end();
+            auto end = !unit_.others && !left.empty() ? left.begin() + 1 : left.end();
             auto found = std::find_if(left.begin(), end, alike);
             if (found == end) return false;
             left.erase(found);
