@@ -5,6 +5,7 @@
 #ifndef LORA_RTL_DISTURBED_RUN_HPP
 #define LORA_RTL_DISTURBED_RUN_HPP
 
+#include <algorithm>
 #include <functional>
 #include <type_traits>
 
@@ -22,6 +23,7 @@ template <class Unit> struct DisturbedUnit {
     std::function<void(const lora_unit_call *)> give; /* sets the command's fields */
     void (*before)(const lora_unit_call *, Unit &);   /* inputs that follow outputs */
     uint32_t (*state)(const Unit &);
+    uint32_t others = 0; /* units at the same port, whose writes come in any order */
 };
 
 /* A call that outlives its caller, but for the banks. */
@@ -267,7 +269,7 @@ template <class Unit> class DisturbedRun {
         tally_.aborts_with_write_left += ports.write_left();
         tally_.aborts_in[unit_.state(u()) % LORA_RTL_STATES]++;
         u().abort_valid = 1;
-        ports.stop();
+        ports.stop(unit_.others);
         unit_.simulation.edge();
         set_announce(false);
         u().command_valid = 0;
@@ -325,12 +327,15 @@ template <class Unit> class DisturbedRun {
     }
 
     bool begins_alike(const DisturbedMemory &memory, bool with_data) const {
-        const auto &writes = memory.writes();
-        if (writes.size() > expected_->size()) return false;
-        for (size_t i = 0; i < writes.size(); i++) {
-            const NotedWrite &wanted = (*expected_)[i];
-            if (!writes[i].same_place(wanted)) return false;
-            if (with_data && writes[i].data != wanted.data) return false;
+        std::vector<NotedWrite> left = *expected_;
+        for (const NotedWrite &one : memory.writes()) {
+            auto alike = [&](const NotedWrite &wanted) {
+                return one.same_place(wanted) && (!with_data || one.data == wanted.data);
+            };
+            auto end = !unit_.others && !left.empty() ? left.begin() + 1 : left.end();
+            auto found = std::find_if(left.begin(), end, alike);
+            if (found == end) return false;
+            left.erase(found);
         }
         return true;
     }

@@ -70,16 +70,17 @@ def test_selected_rows_and_slow_memory(several: Any) -> None:
         several.lora_rtl_memory(0, 0)
 
 
-def test_aborts_and_resets_at_any_cycle(several: Any) -> None:
+@pytest.mark.parametrize("attempts", [12, pytest.param(100, marks=pytest.mark.long)])
+def test_aborts_and_resets_at_any_cycle(several: Any, attempts: int) -> None:
     fields = {"slope_kind": abi.SLOPE_DISTANCE, "cap": bits(30.0)}
     cases = [Attention(kind, 16, (40, 3, 0), 2, (6, 3, 2), seed=1, fields=fields) for kind in KINDS]
-    with disturbed(several, "attention", 100) as counts:
+    with disturbed(several, "attention", attempts, seed=4) as counts:
         right = all([case.same(several) for case in cases])
     check(counts, {
-        "aborts": 130, "aborts_with_reads": 20, "aborts_with_read_left": 6, "resets": 60,
-        "resets_with_reads": 5, "foreign": 50, "power_ups": 6,
+        "aborts": attempts, "aborts_with_reads": attempts // 6, "resets": attempts // 3,
+        "power_ups": attempts // 12,
     })  # fmt: skip
-    assert right and len(counts.missing(1, ATTENTION_STATES)) <= 8
+    assert right and (attempts < 100 or len(counts.missing(1, ATTENTION_STATES)) <= 8)
 
 
 def differs(units: Any, *cases: Attention) -> bool:

@@ -10,4 +10,6 @@ COMMANDS = {  # cycles of single commands, (K, N) of matmuls
     (4096, 22016): 750_131,
     (11008, 4096): 375_389,
 }
-CHANNELS = {32: 154_207}  # of the step, on cards with so many channels and vector pipes
+# Of the step, on a card of 32 channels with vector pipes and four attention units.
+CHANNELS = {32: 0}
+TOKEN = 0  # a whole token with static INT8 K and V, banks of 0.75 of a line a cycle: test_whole_token.py

@@ -9,10 +9,15 @@ from dataclasses import replace
 import pytest
 
 from lora_host import abi
+from lora_lab.timing.attention_counts import attention_counts, busiest
 from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.card_step import CardRow
 from lora_lab.timing.channel_counts import channel_counts, channel_kind, on_channels
 from lora_lab.timing.pipe_counts import on_pipes, pipe_counts
+from lora_sdk.compile import isa
 from lora_sdk.compile.isa import Matrix, Vector
+from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.plan.kv import KvLayout
 
 W8A8, W4A8 = abi.WEIGHT_INT8, abi.WEIGHT_W4A8 | 7 << abi.WEIGHT_GROUP_SHIFT  # groups of 128
 
@@ -83,6 +88,37 @@ def test_a_vector_command_takes_what_was_simulated(case: tuple[str, int, int]) -
     assert on_pipes(2, command) and not on_pipes(0, command)
     found = card_costs().cycles(f"{case[0]}_pipes", pipe_counts(command, 1), 31)
     assert found == pytest.approx(PIPED[case], rel=0.05)
+
+
+# kind of K and V: from start to result of 32 heads of 128 columns, one row behind 127 positions,
+# four units, eight channels, latency 31 (a layer of LLaMA2-7B of test_channel_cards.py)
+ATTENDED: dict[KvKind, int] = {"fp16": 13253, "int8": 5629}
+
+
+@pytest.mark.parametrize("kind", ATTENDED)
+def test_attention_takes_what_was_simulated(kind: KvKind) -> None:
+    pages = KvLayout(0, 8, 0, 1, 32, 128, 8, 4, kind)
+    heads = isa.Attention(
+        what="attention", head_dim=128, kv_layer=0, q_heads=32, q_first=0, kv_heads=32, kv_first=0,
+        group=1, q_offset=0, q_stride=0, y_offset=0, y_stride=0, scale=0,
+    )  # fmt: skip
+    own = busiest(heads, card_costs().attentions)
+    counts = attention_counts(pages, own, [CardRow(127, (0,))])
+    found = card_costs().cycles(f"attention_{kind}", counts, 31)
+    assert found == pytest.approx(ATTENDED[kind], rel=0.05)
+
+
+def test_the_unit_with_most_heads_is_timed() -> None:
+    def busy(q_heads: int, group: int, units: int) -> int:
+        heads = isa.Attention(
+            what="attention", head_dim=64, kv_layer=0, q_heads=q_heads, q_first=0, kv_heads=1,
+            kv_first=0, group=group, q_offset=0, q_stride=0, y_offset=0, y_stride=0, scale=0,
+        )  # fmt: skip
+        return busiest(heads, units).q_heads
+
+    assert [busy(32, 1, n) for n in (1, 4, 8)] == [32, 8, 4]
+    assert [busy(32, 8, n) for n in (1, 2, 8)] == [32, 16, 8]  # four KV heads
+    assert busy(9, 1, 4) == 3 and busy(3, 4, 4) == 3
 
 
 def test_what_the_pipes_do_not_take() -> None:

@@ -106,9 +106,9 @@ module attention_scores
   assign place = caps ? capped_place : scaled_place;
   assign placed = caps ? capped_valid : scaled_valid;
   assign slot = {place.tile[1:0], place.index};
-  function automatic logic [16:0] kept_at(input logic [16:0] at, input logic odd);
+  function automatic logic [16:0] kept_at(input logic [16:0] at, input logic second);
     kept_at = at;
-    if (by_heads) kept_at[BITS-1] = odd;
+    if (by_heads) kept_at[BITS-1] = second;
   endfunction
   assign position = place.scratch ? count - 18'd1 - {11'd0, from_last} : {1'b0, place.tile, place.index};
   always_ff @(posedge clk) begin

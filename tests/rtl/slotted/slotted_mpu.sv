@@ -85,8 +85,11 @@ module slotted_mpu #(
   logic [63:0] to_bytes;
   logic [511:0] to_data, got, no_lines[1];
   assign no_lines[0] = '0;
-  logic no_read;
-  logic [31:0] no_line[1];
+  logic no_read, no_kv_read, no_kv_ready;
+  logic [31:0] no_line[1], no_kv_line[1];
+  logic [5:0] no_kv_bank[1];
+  logic [12:0] no_kv_tag[1], no_tags[1];
+  assign no_tags[0] = '0;
   mpu_unit #(
       .LANES(LANES), .ROWS(ROWS), .TILES(64)
   ) mpu (
@@ -96,7 +99,9 @@ module slotted_mpu #(
       .write_line(to_line), .write_bytes(to_bytes), .write_data(to_data), .write_refused(writes_refused[1]),
       .write_error(writes_failed[1]), .write_open(opens[1]), .bank_read_valid(no_read), .bank_read_ready(1'b0),
       .bank_read_line(no_line), .bank_line_valid(1'b0), .bank_line_data(no_lines), .bank_line_refused(1'b0),
-      .bank_line_error(1'b0)
+      .bank_line_error(1'b0), .kv_read_valid(no_kv_read), .kv_read_ready(1'b0), .kv_read_bank(no_kv_bank),
+      .kv_read_line(no_kv_line), .kv_read_tag(no_kv_tag), .kv_line_valid(1'b0), .kv_line_ready(no_kv_ready),
+      .kv_line_tag(no_tags), .kv_line_data(no_lines), .kv_line_refused(1'b0), .kv_line_error(1'b0)
   );
   logic read_waits, write_waits;
   logic [55:0] read_offer, read_offered;
