@@ -119,7 +119,6 @@ class ReplicaActor:
             config=engine.config,
             plan=engine.plan,
             movable=engine.movable,
-            proves=engine.proves,
             fast=use is not None and use.fast,
             adapter_slots=engine.plan.adapters.slots,
             requests=engine.plan.max_sequences,

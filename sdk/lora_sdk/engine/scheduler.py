@@ -197,14 +197,6 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request. RequestError if it can never run."""
-        self._waiting.extend(self._new_groups(request))
-
-    def restart(self, requests: Sequence[Request]) -> None:
-        """Queue requests that begin again, before any that waits now."""
-        groups = [group for request in requests for group in self._new_groups(request)]
-        self._waiting.extendleft(reversed(groups))
-
-    def _new_groups(self, request: Request) -> list[SequenceGroup]:
         size = self._cache.max_sequences
         samples = request.samples
         if request.search is not None:
@@ -222,7 +214,7 @@ class Scheduler:
                     f"the request may need {group.pages()} KV pages of {PAGE_POSITIONS} positions, "
                     f"the boards have {self._cache.total_pages}; lower max_tokens, n or beam_width"
                 )
-        return groups
+        self._waiting.extend(groups)
 
     def _groups(self, request: Request, samples: list[Sample]) -> list[SequenceGroup]:
         """Beams and samples of a new request share a prefill; samples that bring tokens do not."""
@@ -397,6 +389,13 @@ class Scheduler:
             resume_from(track.request.search, samples)
         self._waiting.appendleft(SequenceGroup(track.request, samples, track.arrival, weights))
         self.preempted += len(tracks)
+
+    def compute_again(self) -> None:
+        """What the boards hold of every running sequence is of no use: the scheduler computes it
+        from its tokens, first come, first served."""
+        for track in sorted(self.running, key=lambda one: one.arrival, reverse=True):
+            if track in self.running:  # else ended with the other beams of its search
+                self.preempt([track] if track.beams is None else track.beams.tracks)
 
     def abandon(self) -> list[Request]:
         """Remove all requests and return them."""

@@ -63,7 +63,7 @@ class StepLoop:
     def submit(self, request: Request) -> None:
         """Queue a request. It fails if it can never run."""
         if self._weights is not None:
-            self._weights.watch(request)
+            request.on_finish = self._weights.note_end
         try:
             self._scheduler.submit(request)
         except RequestError as error:
@@ -72,8 +72,6 @@ class StepLoop:
     def remove(self, request: Request) -> None:
         """Remove a request, running or waiting."""
         self._scheduler.remove(request)
-        if self._weights is not None:
-            self._weights.forget(request)
 
     def watch_weights(self, idle_for: float | None = None) -> None:
         """Between steps, or after so many seconds without requests: sum weights on the boards."""
@@ -88,12 +86,8 @@ class StepLoop:
 
     def fail_all(self, error: BaseException) -> None:
         """End every request with an error."""
-        for request in [*self._scheduler.abandon(), *self._unproved()]:
+        for request in self._scheduler.abandon():
             request.fail(error)
-
-    def _unproved(self) -> list[Request]:
-        """Requests that wait for a proof of the weights. They wait no more."""
-        return [] if self._weights is None else self._weights.forget()
 
     def advance(self, one_step: bool) -> bool:
         """See Generator.advance."""
@@ -101,7 +95,7 @@ class StepLoop:
         try:
             return self._advance(one_step)
         except LoraError as error:  # the boards' tables are as before the step
-            affected = self._affected or [*self._scheduler.requests(), *self._unproved()]
+            affected = self._affected or self._scheduler.requests()
             for request in {id(one): one for one in affected}.values():  # beams share theirs
                 self._drop(request, error)
             raise
@@ -114,8 +108,6 @@ class StepLoop:
         self._cancel()
         if self._weights is not None:
             self._weights.between_steps()
-            for proved in self._weights.release():
-                self._tell(*proved)
         self._admit()
         for fetched in self._scheduler.fetch():
             self._first_token(*fetched)
@@ -168,10 +160,6 @@ class StepLoop:
         self._scheduler.remove(request)
 
     def _deliver(self, request: Request, delta: Delta) -> None:
-        if self._weights is None or not self._weights.holds(request, delta):
-            self._tell(request, delta)
-
-    def _tell(self, request: Request, delta: Delta) -> None:
         try:
             request.deliver(delta)
         except BaseException as error:  # a callback's failure ends only its own request
@@ -327,6 +315,7 @@ class StepLoop:
         if not group.collect(track, logits):
             return
         group.advance()
+        track.request.last_token = self._stepper.progress
         if group.search.ended:
             self._finish_beams(track.request, group.search.results())
             return
@@ -412,6 +401,7 @@ class StepLoop:
     ) -> None:
         delta = track.sample.accept(token, logprobs)
         self.new_tokens += 1
+        track.request.last_token = self._stepper.progress
         if track.sample.finish_reason is not None:
             self._scheduler.end(track)
         self._deliver(track.request, delta)
@@ -444,8 +434,7 @@ class StepLoop:
             delta = track.sample.accept(token)
             self.new_tokens += 1
             track.computed += 1
-            if self._weights is not None and self._weights.holds(request, delta):
-                return True
+            request.last_token = self._stepper.progress
             try:
                 request.deliver(delta)
             except BaseException as error:  # ends the loop; request.result() raises it

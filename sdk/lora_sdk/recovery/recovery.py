@@ -113,9 +113,8 @@ class Recovery:
         self._failures: Counter[Lost | None] = Counter()
         self.doubt = ""
         """What a recovery says that loaded weights or adapters again: they may have been damaged
-        before the failure. "" once it is taken. `lost_all`: each board has lost all of them, in a
-        reset or with its daemon, or none; this is no sign of that."""
-        self.lost_all = False
+        before the failure. "" where each board has lost all of them, in a reset or with its
+        daemon, or none: this is no sign of that."""
         self._incomplete = False  # a recovery began and did not end
         self.ended: LoraError | None = None  # what every later failure ends with
 
@@ -181,11 +180,9 @@ class Recovery:
 
     def _raise_doubt(self, cause: str) -> None:
         """Requests may have run with what differed before the failure."""
-        lost_all = not (self._changed or self._partly)
-        if not (self._loaded or self._changed) or (lost_all and self.doubt):
-            return  # an earlier doubt that nobody has taken says no less
-        what = "weights" if self._loaded else "adapters"
-        self.doubt, self.lost_all = f"{cause}; {what} were loaded again", lost_all
+        if self._changed or self._partly:
+            what = "weights" if self._loaded else "adapters"
+            self.doubt = f"{cause}; {what} were loaded again"
 
     def note(self, record: Recovered) -> None:
         """Log a recovery and keep its record."""

@@ -91,7 +91,7 @@ class WeightRepair:
         )
         size = sum(one.bytes for one in wrong)
         damage = Damage(places, size, since)
-        self._cache.forget_host_pages()
+        self.forget_pages()
         rows = self._compute_again()
         self._scrubber.proved()
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
@@ -100,11 +100,14 @@ class WeightRepair:
         self._recovery.note(Recovered(str(damage), (), count, size, total, rows, seconds))
         return damage
 
-    def taken_doubt(self, strict: bool) -> str:
-        """Of the last recovery that loaded weights again, in words; "" for none since the last
-        call. Without `strict`, boards that have lost all in a reset raise no doubt."""
+    def forget_pages(self) -> None:
+        """The host keeps no K and V that damaged weights may have computed."""
+        self._cache.forget_host_pages()
+
+    def taken_doubt(self) -> str:
+        """See Recovery.doubt; "" from now on."""
         doubt, self._recovery.doubt = self._recovery.doubt, ""
-        return doubt if strict or not self._recovery.lost_all else ""
+        return doubt
 
     def _check_adapters(self) -> None:
         for name, found in self._adapters().items():
