@@ -90,8 +90,8 @@ class Events:
         self._once(self._engine._recovery, "damaged_adapters", event)
 
     def before_rows(self, event: Callable[[], object]) -> None:
-        """Boards are right again; rows of open sequences are about to run."""
-        self._once(self._engine._recovery, "compute_again", event)
+        """Boards are right again; what they have lost is about to be noted."""
+        self._once(self._engine._cache, "lose", event)
 
     def before_record(self, event: Callable[[], object]) -> None:
         """A recovery is done; the step is about to run again."""

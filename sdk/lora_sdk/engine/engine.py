@@ -298,7 +298,7 @@ class Engine:
     def settle(self) -> None:
         """Run the empty steps after which nothing that ended sequences held is in use any more."""
         with self._generator.lock:
-            self._stepper.flush()
+            self._stepper.tried(self._stepper.flush)
 
     @property
     def recovery_count(self) -> int:

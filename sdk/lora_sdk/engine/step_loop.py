@@ -56,6 +56,7 @@ class StepLoop:
         if weights is not None:
             weights.join(scheduler)
         self._grants = BlockAllocation(scheduler, stepper, cache)
+        self._losses = cache.losses  # those that the scheduler knows of
         self._plain_step = False  # the next step has no drafted rows
         self.new_tokens = 0
         self._affected: list[Request] = []  # the requests that a failure now would end
@@ -93,8 +94,13 @@ class StepLoop:
         """See Generator.advance."""
         self._affected = []
         try:
-            return self._advance(one_step)
-        except LoraError as error:  # the boards' tables are as before the step
+            try:
+                return self._advance(one_step)
+            except LoraError as error:  # the boards' tables are as before the step
+                if not self._stepper.again(error):
+                    raise
+                return True
+        except LoraError as error:
             affected = self._affected or self._scheduler.requests()
             for request in {id(one): one for one in affected}.values():  # beams share theirs
                 self._drop(request, error)
@@ -113,6 +119,10 @@ class StepLoop:
             self._first_token(*fetched)
         if self._scheduler.idle:
             return False
+        if self._cache.losses != self._losses:
+            self._losses = self._cache.losses
+            self._scheduler.compute_again()
+            return True
         track = None if one_step else self._lone_track()
         max_tokens = 0 if track is None else self._grants.tokens(track, self._plain_tokens(track))
         if track is not None and max_tokens and self._greedy is not None:
@@ -433,7 +443,6 @@ class StepLoop:
         def on_token(token: int) -> bool:
             delta = track.sample.accept(token)
             self.new_tokens += 1
-            track.computed += 1
             request.last_token = self._stepper.progress
             try:
                 request.deliver(delta)
@@ -448,6 +457,7 @@ class StepLoop:
             self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
         finally:
             if self._cache.is_open(track.sequence):
+                track.computed = self._cache.length(track.sequence)
                 self._cache.trim(track.sequence)
         if emitted := self.new_tokens - before:
             self._scheduler.pace.note(1, (time.perf_counter() - began) / emitted)
