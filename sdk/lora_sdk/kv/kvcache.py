@@ -373,6 +373,10 @@ class KvCache:
         self.prefixes.note(owner)
         self._queue.add(KvOp.length(sequence, len(owner.tokens)))
 
+    def imported(self, sequence: int) -> KvArrays | None:
+        """What `begin` was given to be written again."""
+        return self._tables.get(sequence).imported
+
     # --- lost positions -------------------------------------------------------------------------
 
     def lost(self, sequence: int) -> Sequence[int]:
