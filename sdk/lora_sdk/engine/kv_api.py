@@ -48,11 +48,6 @@ class KvApi:
         RequestError if the sequence is not open, or has given back pages that no row sees any
         more; errors of the boards pass through."""
         with self._lock:
-            if RETURNED in self._cache.pages(sequence):
-                raise RequestError(
-                    f"sequence {sequence} has given back its first pages, which no layer's window"
-                    " reaches: its K and V are incomplete; export it while it is shorter"
-                )
             kv = self._stepper.tried(lambda: self._read(sequence))
         if kv.k_scales is None and kv.kind != "fp16":
             k_scales, v_scales = static_scales(self._opened.runner.attention_scales)
@@ -87,7 +82,13 @@ class KvApi:
     def _read(self, sequence: int) -> KvArrays:
         self._stepper.compute(sequence)
         self._stepper.flush()  # commits wait for the next step's header
-        return self._transfer.read(self._cache.pages(sequence), self._cache.length(sequence))
+        pages = self._cache.pages(sequence)
+        if RETURNED in pages:
+            raise RequestError(
+                f"sequence {sequence} has given back its first pages, which no layer's window"
+                " reaches: its K and V are incomplete; export it while it is shorter"
+            )
+        return self._transfer.read(pages, self._cache.length(sequence))
 
     def _place(self, sequence: int, kv: KvArrays) -> None:
         if self._cache.leaving and self._cache.lacking(sequence, kv.positions):

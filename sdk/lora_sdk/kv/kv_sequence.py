@@ -13,7 +13,6 @@ from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.uncommitted import Uncommitted
 
 __all__ = [
-    "KEPT_PAGES",
     "PAGE_POSITIONS",
     "RETURNED",
     "KvSequence",
@@ -24,7 +23,6 @@ __all__ = [
 
 PAGE_POSITIONS = 32
 RETURNED = -1  # in place of a page that a sequence has given back
-KEPT_PAGES = 2  # more than its rows read: a recovery runs all rows again in the pages that are left
 
 
 def pages_for(positions: int) -> int:
@@ -65,7 +63,7 @@ class KvSequence:
         """Give back the pages that no later row sees if rows see `window` positions, 0 for all."""
         if not window or self.imported is not None:  # these are written again as they came
             return []
-        end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS - KEPT_PAGES
+        end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS
         if end <= 0 or self.pages[end - 1] == RETURNED:
             return []
         left = held(self.pages[:end])
