@@ -188,8 +188,8 @@ class WeightWatch:
         return bool(doubt)
 
     def _take(self, since: int) -> list[Request]:
-        """Requests that got tokens since then; they leave the scheduler, which computes the others
-        again."""
+        """Requests that got tokens since then; they leave the scheduler. The cache tells it what is
+        to be computed again of the others."""
         if self._scheduler is None:
             return []
         suspects = [one for one in self._scheduler.requests() if one.last_token > since]
@@ -198,7 +198,6 @@ class WeightWatch:
         for request in self._scheduler.requests():
             if request.last_token < 0:
                 request.forget_prompt()
-        self._scheduler.compute_again()
         return suspects
 
     def _settle(
