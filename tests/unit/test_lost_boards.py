@@ -4,6 +4,8 @@ again, and it goes on with the tokens it would have had. Also with fewer rows an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +23,10 @@ from lora_host.errors import (
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.spec.draft_model import DraftBoard, ModelDrafting
 from lora_sdk.step.rows import build_rows
 from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.tree_shape import TreeShape
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens, logits_of
 
 LOST = FailureFields(abi.ERR_TIMEOUT, "TIMEOUT")
@@ -114,6 +118,28 @@ def test_committed_positions_come_back_and_open_rows_are_named() -> None:
         bench.cache.drop(sequence)
     bench.stepper.flush()
     assert bench.cache.free_slots == 128 and not bench.cache.has_lost
+
+
+def test_a_draft_goes_on_with_the_tokens_that_it_has_accepted() -> None:
+    """Those whose rows were open too."""
+    bench = Replaced(())
+    opened: Any = SimpleNamespace(plan=SimpleNamespace(row_limit=16, context=300))
+    recovery: Any = None
+    board = DraftBoard(opened, bench.cache, bench.stepper, recovery)
+    drafting, tree = ModelDrafting(board, bench.cache.open()), TreeShape.by_width((1, 1))
+    drafting.accept([1, 2, 3])
+    assert drafting.propose(4, tree)[1] == greedy_tokens([1, 2, 3, 4], 1)[0]
+    bench._replace(LinkError("lost"))
+    drafting.accept([4])
+    assert drafting.propose(5, tree)[1:] == greedy_tokens([1, 2, 3, 4, 5], 2)
+    bench._lost.add(bench.calls + 1)  # the second level's, whose parent is lost
+    drafting.accept([5])
+    with pytest.raises(RowsLostError):
+        drafting.propose(6, tree)
+    assert drafting.propose(6, tree)[1:] == greedy_tokens([1, 2, 3, 4, 5, 6], 2)
+    drafting.close()
+    bench.stepper.flush()
+    assert bench.cache.free_slots == 128
 
 
 def test_lost_positions_without_pages_are_an_error() -> None:
