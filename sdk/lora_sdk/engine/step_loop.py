@@ -247,7 +247,7 @@ class StepLoop:
         hidden = self._speculation is not None and self._speculation.wants_hidden
         if chunk.tree is not None:
             every = range(len(chunk.tree.tokens))
-            plain = not self._needs_logits(track)
+            plain = not track.request.params.needs_logits
             return build_rows(
                 self._cache,
                 track.sequence,
@@ -261,7 +261,7 @@ class StepLoop:
         last = [chunk.count - 1] if chunk.complete and pool is None else []
         prompt_logprobs = track.request.params.prompt_logprobs is not None
         shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
-        logits = {*shown, *(last if self._needs_logits(track) else ())}
+        logits = {*shown, *(last if track.request.params.needs_logits else ())}
         return build_rows(
             self._cache,
             track.sequence,
@@ -271,10 +271,6 @@ class StepLoop:
             hidden=range(chunk.count) if hidden else (),
             final=[i for i in range(chunk.count) if pool and pool.wants(track.computed + i)],
         )
-
-    @staticmethod
-    def _needs_logits(track: RunningSequence) -> bool:
-        return track.request.params.needs_logits
 
     # --- results of a step ----------------------------------------------------------------------
 
@@ -424,7 +420,7 @@ class StepLoop:
             return None
         track = self._scheduler.running[0]
         ready = not (track.prefilling or track.siblings) and track.left == 1
-        return track if ready and not self._needs_logits(track) else None
+        return track if ready and not track.request.params.needs_logits else None
 
     def _plain_tokens(self, track: RunningSequence) -> int:
         """Number of tokens that the boards' own loop may decode before a draft or a sum is due."""

@@ -75,7 +75,8 @@ class WeightWatch:
         """Sum what is due. LoraError: damaged weights could not be loaded again."""
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
-        self._watch_draft()
+        if self._draft is not None:
+            self._watch_draft(*self._draft)
         self._doubt()
         self._unless_right(self.scrubber.advance)
 
@@ -128,11 +129,8 @@ class WeightWatch:
                 raise
             return self._doubt()  # the recovery may have loaded weights that were damaged before
 
-    def _watch_draft(self) -> None:
+    def _watch_draft(self, scrubber: Scrubber, repair: WeightRepair) -> None:
         """Drafts of damaged weights cost speed alone: no request is suspect."""
-        if self._draft is None:
-            return
-        scrubber, repair = self._draft
         try:
             damage = repair.run() if scrubber.advance() else None
             if damage is not None:
@@ -203,12 +201,12 @@ class WeightWatch:
     def _settle(
         self, cause: str, since: int, suspects: Sequence[Request], error_of: ErrorOf
     ) -> None:
-        """Requests that have ended are counted, those that got tokens fail, and the program is
-        told."""
+        """Requests that have ended are counted, the program is told, and those that got tokens
+        fail."""
         self._repair.forget_pages()
         ended = self._tell_ended(since, error_of)
-        _fail(suspects, error_of(FAILED))
         self.notices.add(WeightNotice(cause, len(suspects), ended))
+        _fail(suspects, error_of(FAILED))
 
     def _tell_ended(self, since: int, error_of: ErrorOf) -> int:
         count = sum(progress > since for progress in self._ended)
