@@ -74,6 +74,7 @@ def _recover(engine: Engine, count: int) -> None:
     """A request, then one whose boards fail once."""
     params = SamplingParams(max_tokens=TOKENS, ignore_eos=True)
     engine.generate(PROMPT, params)
+    engine.confirm()
     inject(engine, count % 2, abi.FAULT_DONE_LOST)
     engine.generate(PROMPT, params)
     gc.collect()  # so that what a busy moment takes does not depend on when garbage is found
@@ -81,9 +82,9 @@ def _recover(engine: Engine, count: int) -> None:
 
 def measured(root: Path, counts: Sequence[int]) -> Iterator[Held]:
     """What this process holds after so many recoveries of two boards. What fills once does so with
-    the first requests: slots of K and V, modelled times, the sums of all weights (so "prove")."""
+    the first requests: slots of K and V, modelled times, the sums of all weights (so `confirm`)."""
     logging.getLogger("lora_sdk.recovery").setLevel(logging.ERROR)
-    with opened(folders_at(root), 2, scrub="prove") as engine:
+    with opened(folders_at(root), 2) as engine:
         for count in range(1, max(counts) + 1):
             _recover(engine, count)
             if count in counts:

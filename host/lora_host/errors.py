@@ -131,3 +131,8 @@ class RequestError(LoraError):
     """A bad argument of a user's call."""
 
     usage = True
+
+
+class RowsLostError(LoraError):
+    """Uncommitted rows went with the boards' memory when boards were recovered. What their sequence
+    has committed is computed again."""

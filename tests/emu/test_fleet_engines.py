@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from lora_host import abi
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from lora_sdk.engine.migrated_kv import MigratedKv
 from lora_sdk.prefill.job import Job, Part
 from lora_sdk.quant.recipe import Recipe
 from tests.recovery_rig import Folders, inject, mixed, opened, speculation, write_folders
@@ -163,6 +165,40 @@ def test_a_text_moves_again_and_again(folders: Folders, tmp_path: Path, kind: st
         for engine in engines:
             engine._stepper.flush()
             assert not engine.kv_use.held
+
+
+def test_k_and_v_that_boards_would_compute_otherwise_are_written_again(folders: Folders) -> None:
+    """As a fast worker's: those of another prompt here. They come back after a recovery."""
+    params = SamplingParams(max_tokens=12, ignore_eos=True, logprobs=1)
+    prompt, other = [5, 6, 7] * 20, [9, 8, 7] * 20
+    with opened(folders, 1) as first, opened(folders, 2) as second:
+        found = []
+        for lost in (False, True):
+            request = first.requests.make(other, params)
+            first.requests.start(request)
+            while not first.requests.take(request):
+                assert not request.ended
+            brought = request.migrated
+            assert brought is not None and brought.kv is not None
+            request = second.requests.make(prompt, params)
+            kv = replace(brought.kv, k=brought.kv.k[:, :, :59], v=brought.kv.v[:, :, :59])
+            request.migrated, request.prefill = MigratedKv(kv, None), "fast"
+            seen: list[object] = []
+            ended = threading.Event()
+
+            def received(delta: object, seen: list[object] = seen, lost: bool = lost) -> None:
+                seen.append(delta)
+                if lost and len(seen) == 4:
+                    inject(second, 1, abi.FAULT_FIRMWARE_DEAD)
+
+            request.on_delta, request.on_end = received, ended.set
+            second.requests.start(request)
+            assert ended.wait(30)
+            found.append(said([request.result()]))
+            assert len(second.recoveries) == lost
+        alone = second.generate(prompt, params)
+        assert isinstance(alone, Result)
+        assert found[0] == found[1] != said([alone])
 
 
 def test_bytes_that_are_damaged_on_their_way_are_computed_again(

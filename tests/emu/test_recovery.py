@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 from lora_host import abi
-from lora_host.errors import LoraError, PlacementError, RequestError, TransportError
+from lora_host.errors import (
+    LoraError,
+    PlacementError,
+    RequestError,
+    RowsLostError,
+    TransportError,
+)
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.step.step import Row
@@ -105,7 +111,9 @@ def test_the_boards_own_loop_recovers_in_the_middle_of_a_text(folders: Folders) 
         assert found.token_ids == want.token_ids and len(engine.recoveries) == 4
 
 
-def test_sequences_of_the_token_api_keep_committed_and_uncommitted_rows(folders: Folders) -> None:
+def test_sequences_of_the_token_api_keep_what_they_have_committed(folders: Folders) -> None:
+    """A fork too. Rows that were open are lost; rows that follow none of them run."""
+
     def run(engine: Engine, fail: bool) -> list[bytes]:
         first = engine.open_sequence("b")
         engine.prefill(first, [(3 * i) % 200 + 3 for i in range(70)])
@@ -117,6 +125,14 @@ def test_sequences_of_the_token_api_keep_committed_and_uncommitted_rows(folders:
         if fail:
             inject(engine, 1, abi.FAULT_DONE_LOST)
         found = [engine.step(more).logits]
+        if fail:
+            with pytest.raises(RowsLostError, match=f"sequence {second} were lost"):
+                engine.rows(second, [23], after=tree[2].slot)
+            with pytest.raises(RowsLostError):
+                engine.commit(second, [tree[0].slot])
+            assert engine.length(second) == 73
+            tree = engine.rows(second, [20, 21, 22], [-1, 0, 0])
+            engine.step(tree)
         under = engine.rows(second, [23], after=tree[2].slot)
         found.append(engine.step(under).logits)
         engine.commit(second, [tree[0].slot, tree[2].slot, under[0].slot])
@@ -145,13 +161,18 @@ def test_only_damaged_weights_are_loaded_again(
             engine.cluster.write(plan.board, bank, offset + 130, bytes([byte ^ 4]))
             inject(engine, 0, abi.FAULT_DONE_LOST)
 
-        with caplog.at_level(logging.WARNING), Disturbed(engine, {2: damage}):
-            assert texts(engine, mixed(1)) == want
+        with (
+            caplog.at_level(logging.WARNING),
+            Disturbed(engine, {2: damage}),
+            pytest.raises(LoraError, match="weights were loaded again; the request has tokens"),
+        ):
+            texts(engine, mixed(1))
+        assert texts(engine, mixed(1)) == want
         engine.check_weights()
         (record,) = engine.recoveries
         assert 0 < record.weight_bytes < record.total_bytes / 4
         assert record.rows > 0 and record.seconds > 0
-        assert "hangs: neither done nor failed" in caplog.text and "rows computed" in caplog.text
+        assert "hangs: neither done nor failed" in caplog.text and "positions lost" in caplog.text
 
 
 def test_a_fault_that_stays_leaves_its_board_out(folders: Folders) -> None:
@@ -160,7 +181,8 @@ def test_a_fault_that_stays_leaves_its_board_out(folders: Folders) -> None:
         stuck = (abi.FAULT_UNIT_STUCK, abi.UNIT_VFU)
         with Disturbed(engine, {3: lambda: inject(engine, 2, *stuck, until_reset=False)}):
             assert texts(engine, mixed(1)) == want
-        (record,) = engine.recoveries
+        *_, record = engine.recoveries
+        assert len(engine.recoveries) == 3
         assert record.left_out == ("board 2 (emu:u280)",) and engine.cluster.size == 2
         assert {entry.serial for entry in engine.cluster.entries} == {1, 2}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from lora_cluster import Fleet
 from lora_cluster.cli.fleet import fleet_command
 from lora_host import abi
-from lora_host.errors import RequestError, TransportError
+from lora_host.errors import LoraError, RequestError, TransportError
 from lora_sdk import Engine, SamplingParams, WeightNotice
 from lora_sdk.cli.chat import chat
 from lora_sdk.cli.conversation import Conversation
@@ -35,13 +36,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return write_folders(tmp_path_factory.mktemp("notices"))
 
 
-def test_a_program_is_told_of_requests_that_begin_again(folders: Folders) -> None:
+def test_a_program_is_told_of_requests_that_fail(folders: Folders) -> None:
     told: list[WeightNotice] = []
     with opened(folders, 2, on_notice=told.append) as engine:
         sum_at_every_step(engine)
         places: list[str] = []
         began = time.time()
-        with Disturbed(engine, {4: lambda: places.append(flip(engine))}):
+        with (
+            Disturbed(engine, {4: lambda: places.append(flip(engine))}),
+            pytest.raises(TransportError),
+        ):
             engine.generate([PROMPT, PROMPT[:9]], PARAMS)
         (notice,) = told
         assert places[0] in notice.cause and (notice.running, notice.ended) == (2, 0)
@@ -81,7 +85,8 @@ def test_a_recovery_that_loaded_weights_again_is_a_notice(folders: Folders) -> N
         flip(engine)
         engine.generate(PROMPT, PARAMS)
         inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)
-        engine.generate(PROMPT, PARAMS)
+        with suppress(LoraError):
+            engine.generate(PROMPT, PARAMS)
         (notice,) = engine.weight_notices.latest
         assert "weights were loaded again" in notice.cause and notice.ended == 1
 
@@ -108,7 +113,11 @@ def test_a_fleet_names_the_place(folders: Folders) -> None:
         for engine in engines:
             sum_at_every_step(engine)
         place = flip(engines[1], board=0)
-        fleet.generate([PROMPT, PROMPT[:9], PROMPT[:5]], PARAMS)
+        errors: list[LoraError] = []
+        fleet.generate(
+            [PROMPT, PROMPT[:9], PROMPT[:5]], PARAMS, on_error=lambda _, error: errors.append(error)
+        )
+        assert errors and all(place in str(error) for error in errors)
         (told_of,) = list(fleet.weight_notices)
         name, notice = told_of
         assert name == "cluster 1" and place in notice.cause and told == [notice]
@@ -129,8 +138,8 @@ def test_lora_run_prints_notices(
     assert run_command(lora_run_command, "lora-run", arguments) == 0
     assert "notice" not in capsys.readouterr().err
     monkeypatch.setattr(Statistics, "loaded", flipped)
-    assert run_command(lora_run_command, "lora-run", arguments) == 0
-    (line,) = [one for one in capsys.readouterr().err.splitlines() if "notice" in one]
+    assert run_command(lora_run_command, "lora-run", arguments) == 1
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "notice:" in one]
     assert line.startswith("lora-run: notice: weights changed") and places[0] in line
 
 
@@ -151,7 +160,7 @@ def test_lora_fleet_prints_notices(
 
     monkeypatch.setattr(Fleet, "open", flipped)
     done = CliRunner().invoke(fleet_command, [str(description), str(prompts)])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code != 0
     assert "lora fleet: notice: weights changed: board 1" in done.stderr
 
 

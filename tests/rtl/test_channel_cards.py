@@ -96,7 +96,7 @@ def test_a_line_that_cannot_be_read_ends_all_units(
 def tokens(model: Path, placed: str, device: str, adapter: Path | None = None) -> list[int]:
     greedy = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True)
     with Engine(
-        model, 1, [f"{device}:u280"], speculation=None, overlay=placed, scrub="off",
+        model, 1, [f"{device}:u280"], speculation=None, overlay=placed, check_weights="off",
         max_adapters=1 if adapter else 0,
     ) as engine:  # fmt: skip
         if adapter:

@@ -196,7 +196,7 @@ def test_records_that_lag_behind_end_the_step(folder: Path, fault: int, said: st
 def test_stats_say_cycles(folder: Path) -> None:
     """And the timing model has those of steps, where nothing else runs."""
     words = (
-        *("--model", str(folder), "--device", "sim:u280", "--stats", "--scrub", "off"),
+        *("--model", str(folder), "--device", "sim:u280", "--stats", "--check-weights", "off"),
         *("-n", "2", "-p", "a"),
     )
     done = subprocess.run(

@@ -14,7 +14,7 @@ from lora_lab.timing.overlay_time import OverlayTiming
 from lora_sdk.kv.header_queue import HeaderQueue
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.kv.page_pool import PagePool
-from lora_sdk.kv.sequence_state import Uncommitted
+from lora_sdk.kv.uncommitted import Uncommitted
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan
@@ -165,8 +165,11 @@ def test_after_a_loss_pages_follow_the_new_boards() -> None:
             cache.step_done()
     assert cache.pages(sequence) == (2, 3, 4) and cache.spilled_positions(sequence) == 32
     cache.lose(20, 3)
+    cache.grow(sequence, 96)
     assert cache.spilled_positions(sequence) == 64
     cache.lose()
+    cache.grow(sequence, 96)
     assert cache.spilled_positions(sequence) == 64
     cache.lose(20)
+    cache.grow(sequence, 96)
     assert cache.spilled_positions(sequence) == 0

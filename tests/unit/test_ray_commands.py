@@ -23,7 +23,6 @@ MISSING = f"import sys; sys.modules['ray'] = None\n{LORA}"
         (("ray", "start", "--emulated", "u280"), ("--emulated 'u280'", "u280=N")),
         (("serve", "--replicas", "2"), ("--replicas needs --ray",)),
         (("serve", "--ray", "--spare", "emu:u280"), ("--spare",)),
-        (("serve", "--ray", "--scrub", "prove"), ("--scrub prove", "redo or fail")),
         (("serve", "--ray", "--ray-token-file", "x"), ("--ray-token-file needs --ray-address",)),
         (("serve", "--ray", "--ray-address", "nowhere"), ("'nowhere'", "HOST:PORT")),
         (("serve", "--ray", "--ray-address", "127.0.0.1:1"), ("no Ray cluster at 127.0.0.1:1",)),

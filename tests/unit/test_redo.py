@@ -8,6 +8,7 @@ import pytest
 
 from lora_host.errors import LinkError, LoraError, RequestError, TransportError
 from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.greedy import GreedyLoop, OnToken
 from lora_sdk.step.step import Row
 from tests.scripted import Bench, greedy_tokens
 
@@ -95,6 +96,41 @@ def test_failures_at_different_tokens_of_the_loop_are_each_redone() -> None:
     assert list(request.result().token_ids) == greedy_tokens([1, 2], 12)
     assert failing.stepper.redone == 3
     failing.check_books()
+
+
+class Shown(Failing):
+    """The boards' loop shows a token whose step then fails: its row is to run again."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__((), loop=True)
+        self.left = [rows]
+        loop = GreedyLoop(self, self.stepper, self.cache)
+        self.generator = Generator(self.stepper, self.cache, 16, loop)
+
+    @property
+    def rows(self) -> int:
+        return self.runner.rows
+
+    def greedy(
+        self, sequence: int, position: int, run: list[int], slots: tuple[int, int, int],
+        max_tokens: int, on_token: OnToken, *more: object
+    ) -> None:  # fmt: skip
+        if not self.left:
+            self.runner.greedy(sequence, position, run, slots, max_tokens, on_token)
+            return
+        self.runner.greedy(sequence, position, run, slots, self.left.pop(), on_token)
+        on_token(greedy_tokens([*self.cache.tokens(sequence), *run], 1)[0])
+        raise LinkError("board 0 port 1 to board 1 port 0 is down")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_a_token_that_was_shown_before_its_step_failed_is_not_shown_twice(rows: int) -> None:
+    bench = Shown(rows)
+    request = bench.submit([1, 2], max_tokens=12)
+    assert bench.finish() == []
+    assert list(request.result().token_ids) == greedy_tokens([1, 2], 12)
+    assert bench.stepper.redone == 1
+    bench.check_books()
 
 
 def test_a_bad_argument_is_not_tried_again() -> None:

@@ -153,11 +153,6 @@ def _check(arguments: Mapping[str, Any]) -> None:
     for name, flag in (("cluster_file", "--cluster"), ("spares", "--spare")):
         if arguments[name]:
             raise RequestError(f"{flag} is for boards of this computer; replicas take their node's")
-    if arguments["scrub"] == "prove":
-        raise RequestError(
-            "--scrub prove proves the weights of one engine, and requests of replicas may move; "
-            "use redo or fail"
-        )
 
 
 def _boards(choice: RayChoice, arguments: Mapping[str, Any]) -> int:

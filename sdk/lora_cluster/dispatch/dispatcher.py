@@ -18,9 +18,7 @@ from functools import partial
 from lora_cluster.dispatch.place import Place, Ticket
 from lora_cluster.dispatch.policy import Policy
 from lora_host.errors import AdapterError, LoraError, RequestError
-from lora_sdk.engine.migrated_kv import MigratedKv
 from lora_sdk.engine.requests import Request
-from lora_sdk.sampling.beam_search import BeamSearch
 
 Route = Callable[[Request, Sequence[Place]], Place]
 """Chooses one of the places, of which there is at least one, for a request."""
@@ -193,12 +191,7 @@ class Dispatcher:
             self._note_failure(place, error)
         place.leave(ticket)
         ticket.failing = False
-        request = ticket.request
-        request.home = None
-        request.migrated = MigratedKv(None, None)
-        if request.search is not None:  # hypotheses are delivered at the end: begin anew
-            first = request.samples[0]
-            request.search = BeamSearch(first.sampler, request.tokens, first.left)
+        ticket.request.home = None
         insort(self._waiting, ticket, key=lambda one: one.arrival)
         self._count(rescued=1)
 

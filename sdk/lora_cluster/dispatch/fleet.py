@@ -330,8 +330,3 @@ def _check(engines: Sequence[Member]) -> None:
                 "an engine of a fleet has an eagle3 draft, which needs hidden states of the "
                 "prompt; open it without"
             )
-        if engine.proves:
-            raise RequestError(
-                "an engine of a fleet has scrub 'prove', which proves the weights of one engine, "
-                "and requests move; open it with scrub 'redo' or 'fail'"
-            )

@@ -16,7 +16,6 @@ from lora_cluster.replicas.node_boards import free_boards
 from lora_cluster.replicas.output_queue import OutputQueue
 from lora_host.boardd.waiting import wait_for_daemons
 from lora_host.errors import LoraError, RequestError, TransportError
-from lora_sdk.engine.migrated_kv import MigratedKv
 from lora_sdk.serve.served_board import served_boards
 
 if TYPE_CHECKING:
@@ -119,7 +118,6 @@ class ReplicaActor:
             config=engine.config,
             plan=engine.plan,
             movable=engine.movable,
-            proves=engine.proves,
             fast=use is not None and use.fast,
             adapter_slots=engine.plan.adapters.slots,
             requests=engine.plan.max_sequences,
@@ -186,8 +184,6 @@ class ReplicaActor:
         for sample, tokens in zip(request.samples, work.emitted, strict=True):
             for token in tokens:
                 sample.accept(token)
-        if any(work.emitted):
-            request.migrated = MigratedKv(None, None)  # each sample goes on from its own tokens
         self._output.watch(work.number, request, work.streams)
         return request
 

@@ -99,7 +99,6 @@ class Opened:
     config: ModelConfig
     plan: Plan
     movable: bool
-    proves: bool
     fast: bool
     adapter_slots: int
     requests: int

@@ -29,11 +29,9 @@ class _Kept:
 
 @dataclass
 class _Quiet:
-    """A request without a stream. It has no callback for its tokens, so that it may begin again
-    with others; `sample` shows whether it did. `count`: its tokens that were told."""
+    """A request without a stream. `count`: its tokens that were told."""
 
     request: Request
-    sample: Sample
     count: int
 
 
@@ -55,9 +53,8 @@ class OutputQueue:
         if streams:
             request.on_delta = partial(self._add, number, request)
             return
-        sample = request.samples[0]
         with self._lock:
-            self._quiet[number] = _Quiet(request, sample, len(sample.output))
+            self._quiet[number] = _Quiet(request, len(request.samples[0].output))
 
     def refuse(self, number: int, error: BaseException) -> None:
         """A request that could not be started."""
@@ -87,7 +84,7 @@ class OutputQueue:
         return self._kept.setdefault(number, _Kept())
 
     def _look(self) -> None:
-        """Tokens of requests without a stream, but for the last, whose end may be held back."""
+        """Tokens of requests without a stream, but for the last, which comes with its end."""
         self._looked = time.monotonic()
         for number, quiet in self._quiet.items():
             request = quiet.request
@@ -122,11 +119,8 @@ class OutputQueue:
 
 def _more(quiet: _Quiet, end: int) -> Iterator[Token]:
     """Tokens of the first sample that were not told, up to the `end`-th."""
-    sample = quiet.request.samples[0]
-    if sample is not quiet.sample:
-        quiet.sample, quiet.count = sample, 0
     start, quiet.count = quiet.count, max(quiet.count, end)
-    yield from _tokens(sample, 0, start, end)
+    yield from _tokens(quiet.request.samples[0], 0, start, end)
 
 
 def _rest(quiet: _Quiet) -> list[Token]:

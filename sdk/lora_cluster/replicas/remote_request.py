@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from lora_sdk.engine.requests import Request
     from lora_sdk.sampling import SamplingParams
 
-CHANGED = (
-    "tokens that were delivered are wrong, the weights that gave them were damaged and are loaded "
-    "again; submit the request again"
-)
+CHANGED = "a replica gives other tokens than those that were delivered; submit the request again"
 
 
 class RemoteRequest:
@@ -83,8 +80,7 @@ class RemoteRequest:
         if token.place <= len(sample.output):
             if sample.output[token.place - 1] == token.token:
                 return
-            self._begin_again(token)
-            sample = request.samples[token.sample]
+            raise RequestError(f"{CHANGED} (from new token {token.place} on)", usage=False)
         if token.place != len(sample.output) + 1:
             raise RequestError(
                 f"token {token.place} came after token {len(sample.output)}; submit the request "
@@ -92,16 +88,6 @@ class RemoteRequest:
                 usage=False,
             )
         request.deliver(sample.accept(token.token, token.logprobs))
-
-    def _begin_again(self, token: Token) -> None:
-        """Another token where one is known: the replica began again, with sound weights."""
-        request = self.request
-        if request.on_delta is not None or request.make is None or len(request.samples) > 1:
-            raise RequestError(f"{CHANGED} (from new token {token.place} on)", usage=False)
-        known = request.samples[0].output[: token.place - 1]
-        request.samples, request.search = request.make()
-        for one in known:
-            request.samples[0].accept(one)
 
 
 def _grammar_of(params: SamplingParams) -> str | None:

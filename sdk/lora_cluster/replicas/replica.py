@@ -232,11 +232,6 @@ class Replica:
         return self.opened.movable
 
     @property
-    def proves(self) -> bool:
-        """See Engine."""
-        return self.opened.proves
-
-    @property
     def prefill_use(self) -> PrefillUse | None:
         """Whether K and V of prompts are the boards' own; counts stay with the replica."""
         return PrefillUse(self.name, True) if self.opened.fast else None

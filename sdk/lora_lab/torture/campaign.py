@@ -19,7 +19,7 @@ from lora_host.errors import LoraError
 from lora_lab.torture import ecc_faults
 from lora_lab.torture import rig as rigs
 from lora_lab.torture.faults import LATEST, MOST_FAULTS, SIZES, Fault, Run, draws_of
-from lora_lab.torture.kinds import BY_NAME, kinds_of
+from lora_lab.torture.kinds import BY_NAME, STEPS, kinds_of
 from lora_lab.torture.oracle import SECONDS, Judge, Observed
 from lora_lab.torture.phases import PHASES, TRIGGER, Phase, trigger
 from lora_lab.torture.rig import Rig, Watch
@@ -140,6 +140,8 @@ class Campaign:
         began = time.monotonic()
         try:
             observed.text = phase.act(engine, watch)
+            if run.phase in STEPS:
+                engine.confirm()
         except Exception as error:  # the oracle says whether it may
             observed.error = error
         observed.seconds = time.monotonic() - began

@@ -52,7 +52,7 @@ STEPS = ("prefill", "decode", "own loop", "verify", "adapter load", "hand-over",
 """Phases in which steps run."""
 PHASES = (*STEPS, "load", "links", "close")
 GUARDED = tuple(phase for phase in STEPS if phase != "hand-over")
-"""Phases of requests. Logits of the token API are given out before weights are proved."""
+"""Phases of requests. Logits of the token API are given out before weights are summed."""
 WIRE = (*STEPS, "links")
 
 _LINK = ("LINK_DOWN", "LINK_CRC", "LINK_STATUS", "LINK_PAYLOAD", "LINK_POISON", "LINK_CABLING")
@@ -195,7 +195,9 @@ def _transfer(name: str, kind: int) -> Kind:
     )  # fmt: skip
 
 
-def _ecc(what: str, place: Place, phases: tuple[str, ...], sure: tuple[str, ...]) -> list[Kind]:
+def _ecc(
+    what: str, place: Place, phases: tuple[str, ...], sure: tuple[str, ...], ends: Ends = "text"
+) -> list[Kind]:
     """One wrong bit of a word, which ECC corrects and counts, and two, which it finds."""
     codes = ("ECC", "LINK_POISON", "WATCHDOG", "TIMEOUT", "CRC")
     return [
@@ -205,7 +207,7 @@ def _ecc(what: str, place: Place, phases: tuple[str, ...], sure: tuple[str, ...]
         ),
         Kind(
             f"two bits of {what}, with ECC", "memory", phases, flip(place, twice=True),
-            "ECC, which fails the read", "bank", codes, sure=sure, numbers=WORD_BIT,
+            "ECC, which fails the read", "bank", codes, ends, sure, numbers=WORD_BIT,
         ),
     ]  # fmt: skip
 
@@ -303,13 +305,13 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "bit of an adapter flipped", "memory", ("adapter load",), flip_adapter,
         "sums between steps, the board if it is in the header", "place",
-        ("CRC", "NAN", "ROW", "SIZE", "ADDRESS"), numbers=PLACE,
+        ("CRC", "NAN", "ROW", "SIZE", "ADDRESS"), ends="text or error", numbers=PLACE,
     ),
     Kind(
         "bit of a command list flipped", "memory", STEPS, flip_list, "the list's seal", "board",
         ("CRC", "LINK_POISON", "SIZE", "OPCODE"), sure=("decode",), numbers=PLACE,
     ),
-    *_ecc("a weight", weight, (*GUARDED, "close"), ("prefill", "decode")),
+    *_ecc("a weight", weight, (*GUARDED, "close"), ("prefill", "decode"), "text or error"),
     *_ecc("K and V", keys_and_values, (*GUARDED, "close"), ()),
     *_ecc("a command list", command_list, (*GUARDED, "close"), ("prefill", "decode")),
     *_ecc("control tables", control_tables, (*GUARDED, "close"), ()),

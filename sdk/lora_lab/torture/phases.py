@@ -84,8 +84,9 @@ def verify(engine: Engine, watch: Watch) -> Any:
 
 
 def adapter_load(engine: Engine, watch: Watch) -> Any:
-    """An adapter takes another's slot."""
+    """An adapter takes another's slot, of which nothing can be summed any more then."""
     first = _text(engine, PROMPT, 2, "a")
+    engine.confirm()
     watch.strike(watch.steps)
     return first + _text(engine, PROMPT, 3, "b")
 

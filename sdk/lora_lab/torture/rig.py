@@ -77,7 +77,6 @@ class Rig:
 
     def opened(self, boards: int | None, speculative: bool = False, **options: Any) -> Engine:
         """A new one, which the caller closes. Without `boards`: on `devices`."""
-        options = {"scrub": "prove", **options}
         if speculative:
             options["speculation"] = SpeculationOptions("lookup", None, TREE)
         engine = Engine(

@@ -21,7 +21,7 @@ MODEL_FLAGS = (
 )
 """Fields of EngineOptions that select the model and the boards."""
 RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir",
-             "recovery", "daemon_wait", "scrub", "spares", "greedy",
+             "recovery", "daemon_wait", "check_weights", "spares", "greedy",
              "prefill", "prefill_mode", "prefill_model")  # fmt: skip
 """Fields of EngineOptions of commands that run requests."""
 

@@ -87,7 +87,7 @@ GROUPS = {
     ),
     "Speculation": ("speculative", "draft", "proposer", "spec_objective"),
     "Adapters": ("adapters", "max_adapters", "adapter_mode"),
-    "Reliability": ("recovery", "scrub", "spares", "daemon_wait"),
+    "Reliability": ("recovery", "check_weights", "spares", "daemon_wait"),
     "Input and output": (*("batch", "echo", "logprobs", "trace_file", "quiet", "version", "help"),),
 }
 """Of the help."""

@@ -271,11 +271,6 @@ class Engine:
         return self._speculation is None or not self._speculation.wants_hidden
 
     @property
-    def proves(self) -> bool:
-        """Whether ends of requests wait for sums of the weights."""
-        return self._watch is not None and self._watch.policy == "prove"
-
-    @property
     def context(self) -> int:
         """Max positions of a sequence."""
         return self.plan.context
@@ -303,7 +298,7 @@ class Engine:
     def settle(self) -> None:
         """Run the empty steps after which nothing that ended sequences held is in use any more."""
         with self._generator.lock:
-            self._stepper.flush()
+            self._stepper.tried(self._stepper.flush)
 
     @property
     def recovery_count(self) -> int:
@@ -320,7 +315,7 @@ class Engine:
 
     @property
     def scrubbed(self) -> ScrubUse | None:
-        """What the boards have summed of their weights so far, None with `scrub="off"`."""
+        """What the boards have summed of their weights so far, None with `check_weights="off"`."""
         return None if self._watch is None else self._watch.scrubber.use
 
     @property
@@ -379,7 +374,7 @@ class Engine:
     def confirm(self) -> None:
         """Sum all weights, unless the boards did since the last step. LoraError names board,
         bank and tensors if requests that have ended may hold wrong tokens; each notice is raised
-        once. Does nothing with `scrub="off"`; what it does not see: docs/recovery.md."""
+        once. Does nothing with `check_weights="off"`; what it does not see: docs/recovery.md."""
         with self._generator.lock:
             if self._watch is not None:
                 self._watch.confirm()
@@ -580,18 +575,12 @@ class Engine:
 
 
 def _with_taps(options: EngineOptions) -> EngineOptions:
-    """`with_taps`; RequestError for what no worker gives: hidden states of prompts for a draft, a
-    proof of its weights."""
+    """`with_taps`; RequestError for what no worker gives: hidden states of prompts for a draft."""
     found = with_taps(options)
     drafts = found.speculation
     if options.prefill is not None and drafts is not None and drafts.proposer == "eagle3":
         raise RequestError(
             f"prefill is {options.prefill!r}, but an eagle3 draft needs hidden states, which only "
             "the boards return; use another proposer or no prefill"
-        )
-    if options.prefill is not None and options.scrub == "prove":
-        raise RequestError(
-            f"scrub is 'prove', but nothing sums the weights of the worker {options.prefill!r}; "
-            "use scrub 'redo' or 'fail', or no prefill"
         )
     return found

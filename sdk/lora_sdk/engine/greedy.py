@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from lora_host.errors import LoraError, ModelError
+from lora_host.errors import ModelError
 from lora_sdk.kv.kvcache import KvCache
-from lora_sdk.kv.sequence_state import Uncommitted
-from lora_sdk.step.stepper import Stepper, may_be_redone
+from lora_sdk.kv.uncommitted import Uncommitted
+from lora_sdk.step.stepper import Stepper
 
 OnToken = Callable[[int], bool]
 """Called with each token; True ends the loop."""
@@ -59,53 +59,16 @@ class GreedyLoop:
     ) -> None:
         """Emit at most `max_tokens` tokens after the pending `token`, or up to a stop token.
 
-        Pages for all of them are mapped first. A failed step is redone once, and again if the
-        boards can be recovered: the loop continues from its pending token. An exception of
-        `on_token` ends the loop and is raised here, with the cache consistent.
-        """
-        end = min(self._cache.length(sequence) + max_tokens, self._cache.context)
+        Pages for all of them are mapped first. A step that fails ends the loop: the cache says how
+        many rows are computed, which may be fewer than tokens were emitted. So does an exception of
+        `on_token`, which is raised here."""
+        start = self._cache.length(sequence)
+        end = min(start + max_tokens, self._cache.context)
         run = [token]  # tokens whose rows have run, then the pending token
-        failed = 0  # length of `run` when a step last failed
-        told, ended = 0, False  # tokens that `on_token` has received, and its last answer
-
-        def tell(emitted: int) -> bool:
-            nonlocal told, ended
-            if len(run) - 1 > told:  # else its step has run before, on some boards
-                told = len(run) - 1
-                ended = on_token(emitted)
-            return ended
-
         self._cache.grow(sequence, end)
         self._stepper.flush()
-        while True:
-            try:
-                if failed:  # the last row's commit is queued
-                    self._stepper.flush(redo=False)
-                    if ended and told < len(run):
-                        return
-                return self._run(sequence, run, end, tell, stop_tokens)
-            except LoraError as error:
-                self._stepper.saw(error)
-                if failed != len(run) and may_be_redone(error):
-                    self._stepper.redone += 1
-                    failed = len(run)
-                    continue
-                if not self._stepper.recovered(error):
-                    raise
-            failed = len(run)  # once more is enough after a recovery
-
-    def _run(
-        self,
-        sequence: int,
-        run: list[int],
-        end: int,
-        on_token: OnToken,
-        stop_tokens: Sequence[int],
-    ) -> None:
-        """Extend `run`, which ends with the pending token, to position `end`. Its other tokens are
-        committed already."""
-        start, before = self._cache.length(sequence), len(run) - 1
         slots = self._cache.take_slots(SLOTS)
+        ran: Sequence[int] | None = None
         try:
             self._loop.greedy(
                 sequence,
@@ -118,20 +81,20 @@ class GreedyLoop:
                 stop_tokens,
             )
         except ModelError:  # the last row ran, and its header committed the row before
-            self._settle(sequence, start, run[before:], slots)
-            self._cache.drop(sequence)
+            ran = run
             raise
-        except BaseException:
-            self._settle(sequence, start, run[before:-1], slots)
-            self._commit_last(sequence)
-            raise
-        self._settle(sequence, start, run[before:-1], slots)
-        self._commit_last(sequence)
+        finally:
+            self._settle(sequence, start, run[:-1] if ran is None else ran, slots)
+            if ran is None:
+                self._commit_last(sequence)
+            else:
+                self._cache.drop(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
         """The rows of `run` used the slots in turn. All but the last are committed. Rows that ran
         after them are dropped."""
         self._stepper.progress += len(run)
+        self._stepper.rows += len(run)
         if self._loop.rows > len(run):
             self._cache.committed_elsewhere(sequence, run, slots)
             return

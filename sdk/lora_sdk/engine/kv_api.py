@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import RequestError
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.kv.key_columns import board_columns, file_columns
 from lora_sdk.kv.kv_arrays import KvArrays, check_arrays, static_scales
@@ -48,14 +48,7 @@ class KvApi:
         RequestError if the sequence is not open, or has given back pages that no row sees any
         more; errors of the boards pass through."""
         with self._lock:
-            positions = self._cache.length(sequence)
-            if RETURNED in self._cache.pages(sequence):
-                raise RequestError(
-                    f"sequence {sequence} has given back its first pages, which no layer's window"
-                    " reaches: its K and V are incomplete; export it while it is shorter"
-                )
-            self._stepper.flush()  # commits wait for the next step's header
-            kv = self._transfer.read(self._cache.pages(sequence), positions)
+            kv = self._stepper.tried(lambda: self._read(sequence))
         if kv.k_scales is None and kv.kind != "fp16":
             k_scales, v_scales = static_scales(self._opened.runner.attention_scales)
             kv = replace(kv, k_scales=k_scales, v_scales=v_scales)
@@ -78,8 +71,7 @@ class KvApi:
             try:
                 if adapter is not None:
                     self._adapters.attach(sequence, adapter)
-                self._grow(sequence, len(tokens))
-                self._place(sequence, own)
+                self._stepper.tried(lambda: self._place(sequence, own))
                 self._cache.begin(sequence, tokens, own)
             except BaseException:
                 if self._cache.is_open(sequence):
@@ -87,21 +79,22 @@ class KvApi:
                 raise
         return sequence
 
-    def _grow(self, sequence: int, positions: int) -> None:
-        if self._cache.leaving and self._cache.lacking(sequence, positions):
-            self._stepper.flush()  # makes pages that were just released free
-        self._cache.grow(sequence, positions)
+    def _read(self, sequence: int) -> KvArrays:
+        self._stepper.compute(sequence)
+        self._stepper.flush()  # commits wait for the next step's header
+        pages = self._cache.pages(sequence)
+        if RETURNED in pages:
+            raise RequestError(
+                f"sequence {sequence} has given back its first pages, which no layer's window"
+                " reaches: its K and V are incomplete; export it while it is shorter"
+            )
+        return self._transfer.read(pages, self._cache.length(sequence))
 
     def _place(self, sequence: int, kv: KvArrays) -> None:
-        """Write the pages, once more after a failure, and again if the boards were recovered."""
-        failed = False
-        while True:
-            try:
-                return self._transfer.place(self._cache.pages(sequence), kv)
-            except LoraError as error:
-                if failed and not self._stepper.recovered(error):
-                    raise
-                failed = True
+        if self._cache.leaving and self._cache.lacking(sequence, kv.positions):
+            self._stepper.flush()  # makes pages that were just released free
+        self._cache.grow(sequence, kv.positions)
+        self._transfer.place(self._cache.pages(sequence), kv)
 
     @cached_property
     def _file_columns(self) -> npt.NDArray[np.intp]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 OnDelta = Callable[[Delta], object]
 """Receives the deltas of a request; returning True cancels it."""
-
-MOST_BEGINNINGS = 3  # times that a request begins again: the boards may be beyond help
 
 
 class Sample:
@@ -143,14 +140,9 @@ class Request:
     home: object | None = None  # the generator that runs it
     migrated: MigratedKv | None = None  # what it brought along from another engine
     raised: BaseException | None = None  # by its own callback
-    make: Callable[[], tuple[list[Sample], BeamSearch | None]] | None = None
-    """Its samples and its search, as at first; None: it cannot begin again."""
     on_finish: Callable[[], None] | None = None
-    delivered: list[Delta] | None = None  # to its callback, where it may have to begin again
     pool: Pool | None = None  # what is asked for in place of new tokens
-    _begun: int = 0  # times that it began again
-    _told: dict[int, deque[Delta]] = field(default_factory=dict)  # of these, not yet met again
-    _differs: LoraError | None = None  # raised where one of them is another one now
+    last_token: int = -1  # the stepper's progress at its latest token; -1: it has none
 
     def note_cached(self, count: int) -> None:
         """Its prompt's first `count` tokens are not computed, at its first start."""
@@ -166,44 +158,14 @@ class Request:
         """Request an end before the next step. Thread-safe."""
         self.cancelled = True
 
-    def begin_again(self, differs: LoraError) -> bool:
-        """Drop all output, which is to be computed again. `differs` is raised by `deliver` where a
-        delta that was delivered becomes another one. False: it cannot begin again, or not any
-        more."""
-        self._begun += 1
-        if self.make is None or self._begun > MOST_BEGINNINGS:
-            return False
-        self.samples, self.search = self.make()
+    def forget_prompt(self) -> None:
+        """Drop what rows of its prompt have given, which are to run again: it has no token yet."""
         self.prompt_logprobs = []
         if self.pool is not None:
             self.pool.reset()
-        self.migrated = self.speculation = None
-        self._told, self._differs = {}, differs
-        for delta in self.delivered or ():
-            self._told.setdefault(delta.index, deque()).append(delta)
-        return True
-
-    def _was_told(self, delta: Delta) -> bool:
-        """Whether this very delta was delivered before the request began again."""
-        told = self._told.get(delta.index)
-        if not told:
-            return False
-        left = _tokens_in(told)
-        if told.popleft() != delta:
-            assert self._differs is not None  # `begin_again` set both
-            whole = _tokens_in(one for one in self.delivered or () if one.index == delta.index)
-            sample = f" of sample {delta.index}" if len(self.samples) > 1 else ""
-            raise worded(self._differs, f"wrong from new token {whole - left + 1}{sample} on")
-        return True
 
     def deliver(self, delta: Delta) -> None:
         """Pass a delta to the callback and record the times."""
-        if self._told and self._was_told(delta):
-            if delta.finish_reason is not None and self.done:
-                self._end()
-            return
-        if self.delivered is not None:
-            self.delivered.append(delta)
         if self.first_token is None and delta.token_id is not None:
             self.first_token = time.monotonic()
             if self.params.prompt_logprobs is not None:
@@ -276,10 +238,6 @@ class Request:
 def worded(error: LoraError, more: str) -> LoraError:
     """The same error with more in its message."""
     return type(error)(f"{error}; {more}", failure=error.failure)
-
-
-def _tokens_in(deltas: Iterable[Delta]) -> int:
-    return sum(one.token_id is not None for one in deltas)
 
 
 def positions_of(tokens: Sequence[int], max_new: int) -> int:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.engine.beams import BeamGroup, beam_samples, resume_from
 from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
+from lora_sdk.engine.migrated_kv import MigratedKv
 from lora_sdk.engine.prefill_budget import PrefillBudget
 from lora_sdk.engine.requests import Request, Sample, positions_of
 from lora_sdk.kv.kvcache import PAGE_POSITIONS, KvCache, pages_for
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 class SequenceGroup:
     """Samples of one request that share one prefill: of its prompt, and of the tokens emitted by a
     sample that was preempted, or by all beams of a search. `arrival` orders requests. `weights`:
-    digest of the adapter that computed those tokens. `kv`: of all those tokens but the last,
-    brought from another engine."""
+    digest of the adapter that computed those tokens. `kv`: of the first of those tokens, but not
+    the last, brought from another engine or kept by the host."""
 
     request: Request
     samples: list[Sample]
@@ -197,14 +198,6 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request. RequestError if it can never run."""
-        self._waiting.extend(self._new_groups(request))
-
-    def restart(self, requests: Sequence[Request]) -> None:
-        """Queue requests that begin again, before any that waits now."""
-        groups = [group for request in requests for group in self._new_groups(request)]
-        self._waiting.extendleft(reversed(groups))
-
-    def _new_groups(self, request: Request) -> list[SequenceGroup]:
         size = self._cache.max_sequences
         samples = request.samples
         if request.search is not None:
@@ -222,19 +215,22 @@ class Scheduler:
                     f"the request may need {group.pages()} KV pages of {PAGE_POSITIONS} positions, "
                     f"the boards have {self._cache.total_pages}; lower max_tokens, n or beam_width"
                 )
-        return groups
+        self._waiting.extend(groups)
 
     def _groups(self, request: Request, samples: list[Sample]) -> list[SequenceGroup]:
-        """Beams and samples of a new request share a prefill; samples that bring tokens do not."""
-        if request.migrated is None or request.search is not None:
-            request.migrated = None
-            size = self._cache.max_sequences
-            shared = [samples[i : i + size] for i in range(0, len(samples), size)]
-            return [SequenceGroup(request, part, self._arrivals) for part in shared]
+        """Beams and samples without a token share a prefill; samples that bring tokens do not."""
+        size, arrival = self._cache.max_sequences, self._arrivals
         left = [sample for sample in samples if sample.finish_reason is None]
-        weights, kv = request.migrated.weights, request.migrated.kv
+        if request.search is not None:
+            resume_from(request.search, left)
+        elif any(sample.output for sample in left):
+            size = 1
+        brought = request.migrated or MigratedKv(None, None)
         request.migrated = None
-        return [SequenceGroup(request, [sample], self._arrivals, weights, kv) for sample in left]
+        return [
+            SequenceGroup(request, left[i : i + size], arrival, brought.weights, brought.kv)
+            for i in range(0, len(left), size)
+        ]
 
     def drop_cancelled(self) -> list[Request]:
         """Remove cancelled requests, running or waiting, and return them."""
@@ -385,18 +381,32 @@ class Scheduler:
         """Give back all that a sequence or all beams of a search hold: pages, rows, adapter slot,
         draft. They are rebuilt from the prompt and the emitted tokens, before any sequence that
         waits now."""
+        self._hand_back(tracks)
+        self.preempted += len(tracks)
+
+    def _hand_back(self, tracks: Sequence[RunningSequence]) -> None:
         track = tracks[0]
         name = track.request.params.adapter
         weights = None
         if name is not None and self._adapters is not None:
             weights = self._adapters.digest(name)
         samples = [sample for one in tracks for sample in (one.sample, *one.siblings)]
+        kv = self._cache.imported(track.sequence)
         for one in tracks:
             self.end(one)
         if track.request.search is not None:
             resume_from(track.request.search, samples)
-        self._waiting.appendleft(SequenceGroup(track.request, samples, track.arrival, weights))
-        self.preempted += len(tracks)
+        group = SequenceGroup(track.request, samples, track.arrival, weights)
+        if kv is not None and kv.positions < len(group.tokens):
+            group.kv = kv
+        self._waiting.appendleft(group)
+
+    def compute_again(self) -> None:
+        """What the boards hold of every running sequence is of no use: the scheduler computes it
+        from its tokens, first come, first served."""
+        for track in sorted(self.running, key=lambda one: one.arrival, reverse=True):
+            if track in self.running:  # else ended with the other beams of its search
+                self._hand_back([track] if track.beams is None else track.beams.tracks)
 
     def abandon(self) -> list[Request]:
         """Remove all requests and return them."""

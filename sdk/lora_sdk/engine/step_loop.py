@@ -56,6 +56,7 @@ class StepLoop:
         if weights is not None:
             weights.join(scheduler)
         self._grants = BlockAllocation(scheduler, stepper, cache)
+        self._losses = cache.losses  # those that the scheduler knows of
         self._plain_step = False  # the next step has no drafted rows
         self.new_tokens = 0
         self._affected: list[Request] = []  # the requests that a failure now would end
@@ -63,7 +64,7 @@ class StepLoop:
     def submit(self, request: Request) -> None:
         """Queue a request. It fails if it can never run."""
         if self._weights is not None:
-            self._weights.watch(request)
+            request.on_finish = self._weights.note_end
         try:
             self._scheduler.submit(request)
         except RequestError as error:
@@ -72,8 +73,6 @@ class StepLoop:
     def remove(self, request: Request) -> None:
         """Remove a request, running or waiting."""
         self._scheduler.remove(request)
-        if self._weights is not None:
-            self._weights.forget(request)
 
     def watch_weights(self, idle_for: float | None = None) -> None:
         """Between steps, or after so many seconds without requests: sum weights on the boards."""
@@ -88,20 +87,21 @@ class StepLoop:
 
     def fail_all(self, error: BaseException) -> None:
         """End every request with an error."""
-        for request in [*self._scheduler.abandon(), *self._unproved()]:
+        for request in self._scheduler.abandon():
             request.fail(error)
-
-    def _unproved(self) -> list[Request]:
-        """Requests that wait for a proof of the weights. They wait no more."""
-        return [] if self._weights is None else self._weights.forget()
 
     def advance(self, one_step: bool) -> bool:
         """See Generator.advance."""
         self._affected = []
         try:
-            return self._advance(one_step)
-        except LoraError as error:  # the boards' tables are as before the step
-            affected = self._affected or [*self._scheduler.requests(), *self._unproved()]
+            try:
+                return self._advance(one_step)
+            except LoraError as error:  # the boards' tables are as before the step
+                if not self._stepper.again(error):
+                    raise
+                return True
+        except LoraError as error:
+            affected = self._affected or self._scheduler.requests()
             for request in {id(one): one for one in affected}.values():  # beams share theirs
                 self._drop(request, error)
             raise
@@ -114,13 +114,15 @@ class StepLoop:
         self._cancel()
         if self._weights is not None:
             self._weights.between_steps()
-            for proved in self._weights.release():
-                self._tell(*proved)
         self._admit()
         for fetched in self._scheduler.fetch():
             self._first_token(*fetched)
         if self._scheduler.idle:
             return False
+        if self._cache.losses != self._losses:
+            self._losses = self._cache.losses
+            self._scheduler.compute_again()
+            return True
         track = None if one_step else self._lone_track()
         max_tokens = 0 if track is None else self._grants.tokens(track, self._plain_tokens(track))
         if track is not None and max_tokens and self._greedy is not None:
@@ -168,10 +170,6 @@ class StepLoop:
         self._scheduler.remove(request)
 
     def _deliver(self, request: Request, delta: Delta) -> None:
-        if self._weights is None or not self._weights.holds(request, delta):
-            self._tell(request, delta)
-
-    def _tell(self, request: Request, delta: Delta) -> None:
         try:
             request.deliver(delta)
         except BaseException as error:  # a callback's failure ends only its own request
@@ -249,7 +247,7 @@ class StepLoop:
         hidden = self._speculation is not None and self._speculation.wants_hidden
         if chunk.tree is not None:
             every = range(len(chunk.tree.tokens))
-            plain = not self._needs_logits(track)
+            plain = not track.request.params.needs_logits
             return build_rows(
                 self._cache,
                 track.sequence,
@@ -263,7 +261,7 @@ class StepLoop:
         last = [chunk.count - 1] if chunk.complete and pool is None else []
         prompt_logprobs = track.request.params.prompt_logprobs is not None
         shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
-        logits = {*shown, *(last if self._needs_logits(track) else ())}
+        logits = {*shown, *(last if track.request.params.needs_logits else ())}
         return build_rows(
             self._cache,
             track.sequence,
@@ -273,10 +271,6 @@ class StepLoop:
             hidden=range(chunk.count) if hidden else (),
             final=[i for i in range(chunk.count) if pool and pool.wants(track.computed + i)],
         )
-
-    @staticmethod
-    def _needs_logits(track: RunningSequence) -> bool:
-        return track.request.params.needs_logits
 
     # --- results of a step ----------------------------------------------------------------------
 
@@ -327,6 +321,7 @@ class StepLoop:
         if not group.collect(track, logits):
             return
         group.advance()
+        track.request.last_token = self._stepper.progress
         if group.search.ended:
             self._finish_beams(track.request, group.search.results())
             return
@@ -412,6 +407,7 @@ class StepLoop:
     ) -> None:
         delta = track.sample.accept(token, logprobs)
         self.new_tokens += 1
+        track.request.last_token = self._stepper.progress
         if track.sample.finish_reason is not None:
             self._scheduler.end(track)
         self._deliver(track.request, delta)
@@ -424,7 +420,7 @@ class StepLoop:
             return None
         track = self._scheduler.running[0]
         ready = not (track.prefilling or track.siblings) and track.left == 1
-        return track if ready and not self._needs_logits(track) else None
+        return track if ready and not track.request.params.needs_logits else None
 
     def _plain_tokens(self, track: RunningSequence) -> int:
         """Number of tokens that the boards' own loop may decode before a draft or a sum is due."""
@@ -443,9 +439,7 @@ class StepLoop:
         def on_token(token: int) -> bool:
             delta = track.sample.accept(token)
             self.new_tokens += 1
-            track.computed += 1
-            if self._weights is not None and self._weights.holds(request, delta):
-                return True
+            request.last_token = self._stepper.progress
             try:
                 request.deliver(delta)
             except BaseException as error:  # ends the loop; request.result() raises it
@@ -459,6 +453,7 @@ class StepLoop:
             self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
         finally:
             if self._cache.is_open(track.sequence):
+                track.computed = self._cache.length(track.sequence)
                 self._cache.trim(track.sequence)
         if emitted := self.new_tokens - before:
             self._scheduler.pace.note(1, (time.perf_counter() - began) / emitted)

@@ -163,19 +163,13 @@ class RequestMaker:
         seed = secrets.randbits(64) if params.seed is None else params.seed
         room = self._context - len(tokens) + 1
         max_new = room if params.max_tokens is None else min(params.max_tokens, room)
-
-        def make() -> tuple[list[Sample], BeamSearch | None]:
-            samples = [
-                Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
-                for index in range(params.n)
-            ]
-            if not isinstance(params, BeamSearchParams):
-                return samples, None
-            return samples, BeamSearch(samples[0].sampler, tokens, max_new)
-
-        samples, search = make()
+        samples = [
+            Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
+            for index in range(params.n)
+        ]
         request = Request(text, tokens, params, seed, samples, on_delta, prefill=self._prefill)
-        request.search, request.make = search, make
+        if isinstance(params, BeamSearchParams):
+            request.search = BeamSearch(samples[0].sampler, tokens, max_new)
         return request
 
     def _tokens(self, prompt: Prompt) -> list[int]:

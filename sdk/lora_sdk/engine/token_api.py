@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host.errors import RequestError
+from lora_host.errors import ModelError, RequestError
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.submission import RequestMaker
 from lora_sdk.sampling import Sampler, SamplingParams
@@ -93,8 +93,7 @@ class TokenApi:
         """
         every = range(len(tokens))
         with self._lock:
-            if len(tokens) > self._cache.free_slots:
-                self._stepper.flush()
+            self._make_room(len(tokens))
             return build_rows(
                 self._cache,
                 sequence,
@@ -112,11 +111,22 @@ class TokenApi:
 
         After a LoraError the same rows may be run again. After a ModelError they may not: the
         boards have completed the step, and all uncommitted rows of its sequences are dropped.
+        RowsLostError: rows that these follow were lost when the boards were recovered.
         """
         with self._lock:
+            return self._step(rows)
+
+    def _step(self, rows: Sequence[Row]) -> StepResult:
+        def run() -> StepResult:
             check_rows(self._cache, rows, self._plan.row_limit, self._plan.config.vocabulary)
             self._between_steps()
             return self._stepper.run(rows, retry=True)
+
+        return self._stepper.tried(run)
+
+    def _make_room(self, count: int) -> None:
+        if count > self._cache.free_slots:
+            self._stepper.tried(self._stepper.flush)
 
     def discard(self, rows: Sequence[Row]) -> None:
         """Return the slots of rows that will not be run."""
@@ -124,7 +134,8 @@ class TokenApi:
             self._cache.release_slots([row.slot for row in rows])
 
     def commit(self, sequence: int, slots: Sequence[int]) -> None:
-        """Append a path of uncommitted rows, root first, to the sequence; drop its other rows."""
+        """Append a path of uncommitted rows, root first, to the sequence; drop its other rows.
+        RowsLostError: they were lost when the boards were recovered."""
         with self._lock:
             self._cache.commit(sequence, slots)
 
@@ -148,9 +159,13 @@ class TokenApi:
             chunk = tokens[start : start + limit]
             last = start + limit >= len(tokens)
             rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
-            with self._lock:
-                self._between_steps()
-                result = self._stepper.run(rows)
+            try:
+                result = self.step(rows)
+            except ModelError:
+                raise
+            except BaseException:
+                self.discard(rows)
+                raise
             self.commit(sequence, [row.slot for row in rows])
         assert result.logits is not None  # of the last row
         logits: Logits = result.logits[0]
@@ -184,13 +199,16 @@ class TokenApi:
                 raise RequestError(
                     f"a tree of {len(tree.tokens)} rows; the overlay takes {self._plan.row_limit}"
                 )
-            if len(tree.tokens) > self._cache.free_slots:
-                self._stepper.flush()
+            self._make_room(len(tree.tokens))
             sampler = self.sampler(params, sample)
-            self._between_steps()
-            return verify(
-                self._stepper, self._cache, sampler, sequence, tree, prompt_tokens, commit
-            )
+
+            def run() -> Verified:
+                self._between_steps()
+                return verify(
+                    self._stepper, self._cache, sampler, sequence, tree, prompt_tokens, commit
+                )
+
+            return self._stepper.tried(run)
 
     def sampler(self, params: SamplingParams, sample: int = 0) -> Sampler:
         """The sampler that requests with these parameters use."""

@@ -29,7 +29,7 @@ def open_watch(
     speculation: Speculation | None,
 ) -> WeightWatch | None:
     """The watch; None where the options want none."""
-    if options.scrub == "off":
+    if options.check_weights == "off":
         return None
     scrubber = Scrubber(opened, stepper, adapters.ranges)
     repair = WeightRepair(
@@ -44,4 +44,4 @@ def open_watch(
             WeightRepair(board.opened, board.cache, board.stepper, board.recovery, drafts),
         )
     notices = WeightNotices(options.on_notice)
-    return WeightWatch(options.scrub, stepper, scrubber, repair, draft, notices)
+    return WeightWatch(stepper, scrubber, repair, draft, notices)

@@ -1,7 +1,7 @@
-"""What becomes of requests whose tokens were computed from damaged weights.
+"""What becomes of requests when weights were found damaged.
 
-A request is suspect if it has run since the weights were last right. Its tokens are computed again
-from its prompt. Those that were delivered are compared: the first that differs ends the request.
+One that has got a token since the weights were last right fails. The others go on: the scheduler
+computes again what the boards hold of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
-from lora_sdk.engine.requests import MOST_BEGINNINGS, worded
+from lora_sdk.engine.requests import worded
 from lora_sdk.opening.weight_notices import DRAFT, WeightNotice, WeightNotices
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lora_sdk.engine.scheduler import Scheduler
     from lora_sdk.recovery.scrubber import Scrubber
     from lora_sdk.recovery.weight_repair import WeightRepair
-    from lora_sdk.step.results import Delta
     from lora_sdk.step.stepper import Stepper
 
 _log = logging.getLogger("lora_sdk.recovery")
@@ -29,18 +28,12 @@ _log = logging.getLogger("lora_sdk.recovery")
 ENDED = 4096  # requests whose end is remembered
 
 FAILED = (
-    "the request was computed with them, from its first token on; they are loaded again, submit it "
-    "again"
-)
-AGAIN = (
-    f"the request began again {MOST_BEGINNINGS} times because of damaged weights, and ends now; "
-    "they are loaded again: check the board's memory (lora validate --memory)"
+    "the request has tokens that were computed with them; they are loaded again, submit it again"
 )
 NOT_SUMMED = "the weights were not summed after the last step, so texts are not confirmed"
 ENDED_IN_DOUBT = (
     "may hold wrong tokens, from the first one on; the weights are loaded again, submit them again"
 )
-DELIVERED = "tokens that were delivered are wrong; the weights are loaded again, submit it again"
 
 ErrorOf = Callable[[str], LoraError]
 """The error of a request, by what happened to it."""
@@ -51,19 +44,17 @@ class WeightWatch:
 
     def __init__(
         self,
-        policy: str,
         stepper: Stepper,
         scrubber: Scrubber,
         repair: WeightRepair,
         draft: tuple[Scrubber, WeightRepair] | None = None,
         notices: WeightNotices | None = None,
     ) -> None:
-        """`policy`: EngineOptions.scrub. `draft`: those of the draft model's board."""
-        self.policy, self.scrubber = policy, scrubber
+        """`draft`: those of the draft model's board."""
+        self.scrubber = scrubber
         self.notices = notices or WeightNotices()
         self._stepper, self._repair, self._draft = stepper, repair, draft
         self._scheduler: Scheduler | None = None
-        self._held: list[tuple[Request, Delta]] = []  # last deltas, of requests to be proved
         # The stepper's progress at requests' ends, in turn. Of one size, however many there are.
         self._ended, self._next_end = array("q", bytes(8 * ENDED)), 0
         self._broken: LoraError | None = None
@@ -73,13 +64,8 @@ class WeightWatch:
         """Watch the requests of this scheduler."""
         self._scheduler = scheduler
 
-    def watch(self, request: Request) -> None:
-        """Note what becomes of a request from now on."""
-        request.on_finish = self._note_end
-        if request.on_delta is not None:
-            request.delivered = []
-
-    def _note_end(self) -> None:
+    def note_end(self) -> None:
+        """A request of the scheduler has ended."""
         self._ended[self._next_end] = self._stepper.progress
         self._next_end = (self._next_end + 1) % ENDED
 
@@ -89,7 +75,8 @@ class WeightWatch:
         """Sum what is due. LoraError: damaged weights could not be loaded again."""
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
-        self._watch_draft()
+        if self._draft is not None:
+            self._watch_draft(*self._draft)
         self._doubt()
         self._unless_right(self.scrubber.advance)
 
@@ -100,8 +87,8 @@ class WeightWatch:
         self._unless_right(lambda: self.scrubber.advance_for(share * seconds))
 
     def examine(self) -> bool:
-        """Sum all weights, after a value that is not finite. Whether they were damaged: requests
-        that were computed with them run again, or have failed."""
+        """Sum all weights, after a value that is not finite. Whether they were damaged: the request
+        has failed, or is computed again."""
         return self._unless_right(self.scrubber.prove)
 
     def confirm(self) -> None:
@@ -142,11 +129,8 @@ class WeightWatch:
                 raise
             return self._doubt()  # the recovery may have loaded weights that were damaged before
 
-    def _watch_draft(self) -> None:
+    def _watch_draft(self, scrubber: Scrubber, repair: WeightRepair) -> None:
         """Drafts of damaged weights cost speed alone: no request is suspect."""
-        if self._draft is None:
-            return
-        scrubber, repair = self._draft
         try:
             damage = repair.run() if scrubber.advance() else None
             if damage is not None:
@@ -155,66 +139,26 @@ class WeightWatch:
             _log.warning("the weights of the draft are not watched any more: %s", error)
             self._draft = None
 
-    # --- ends that wait for a proof -------------------------------------------------------------
-
-    def holds(self, request: Request, delta: Delta) -> bool:
-        """Whether the delta waits for a proof: it ends the request."""
-        if self.policy != "prove" or not request.done:
-            return False
-        self._held.append((request, delta))
-        return True
-
-    @property
-    def holding(self) -> bool:
-        """Whether a request waits for a proof."""
-        return bool(self._held)
-
-    def forget(self, request: Request | None = None) -> list[Request]:
-        """A request, or each, waits no more. Returns them."""
-        gone = [one for one, _ in self._held if request is None or one is request]
-        self._held = [entry for entry in self._held if entry[0] not in gone]
-        return gone
-
-    def release(self) -> list[tuple[Request, Delta]]:
-        """Prove the weights. Returns what may be delivered."""
-        if not self._held:
-            return []
-        self._doubt()
-        self._unless_right(self.scrubber.prove)
-        held, self._held = self._held, []
-        return held
-
     # --- damage ---------------------------------------------------------------------------------
 
     def _loaded_again(self) -> bool:
-        """Load damaged weights again, and the suspect requests begin again or fail. Whether
-        anything was damaged."""
+        """Load damaged weights again. Whether anything was damaged."""
         suspects: list[Request] = []
-
-        def forget(since: int) -> None:
-            suspects.extend(self._take_suspects(since))
-
         try:
-            damage = self._repair.run(forget)
+            damage = self._repair.run(lambda since: suspects.extend(self._take(since)))
         except LoraError as error:
             try:
                 if self._recovered(error, suspects):
                     return True
+                self._broken = error
             except LoraError as ended:  # no number of boards works
-                self._fail(suspects, ended)
-                raise
-            self._fail(suspects, error)
-            raise
+                self._broken = ended
+            _fail(suspects, self._broken)
+            raise self._broken from error
         if damage is None:
             return False
         self._settle(str(damage), damage.since, suspects, damage.error)
         return True
-
-    def _fail(self, suspects: Sequence[Request], error: LoraError) -> None:
-        self._broken = error
-        for request in suspects:
-            request.rescue = None
-            request.fail(error)
 
     def _recovered(self, error: LoraError, suspects: list[Request]) -> bool:
         """Whether boards that failed while weights were summed were recovered. That has loaded
@@ -222,54 +166,47 @@ class WeightWatch:
         if not self._stepper.recovered(error):
             return False
         since = self.scrubber.since
-        suspects.extend(self._take_suspects(-1))
-        self._repair.taken_doubt(strict=True)
+        suspects.extend(self._take(since))
+        self._repair.taken_doubt()
         self.scrubber.proved()
         self._settle(str(error), since, suspects, lambda why: worded(error, why))
         return True
 
     def _doubt(self) -> bool:
-        """A recovery from another failure has loaded weights again. A part of them may have been
-        damaged before the failure. So may all that a reset has lost, and only the policy that
-        promises that no end is wrong counts on that. Whether requests began again, or failed."""
-        doubt = self._repair.taken_doubt(strict=self.policy == "prove")
+        """A recovery from another failure has loaded a part of the weights again, which may have
+        been damaged before the failure. Whether it has."""
+        doubt = self._repair.taken_doubt()
         if doubt:
 
             def error_of(why: str) -> LoraError:
                 return LoraError(f"{doubt}; {why}")
 
             since = self.scrubber.since
-            self._settle(doubt, since, self._take_suspects(-1), error_of)
+            self._settle(doubt, since, self._take(since), error_of)
         return bool(doubt)
 
-    def _take_suspects(self, since: int) -> Sequence[Request]:
-        """Requests that ran since then; they leave the scheduler."""
-        if since == self._stepper.progress or self._scheduler is None:
+    def _take(self, since: int) -> list[Request]:
+        """Requests that got tokens since then; they leave the scheduler. The cache tells it what is
+        to be computed again of the others."""
+        if self._scheduler is None:
             return []
-        running = [one for one in self._scheduler.requests() if one.started is not None]
-        for request in running:
+        suspects = [one for one in self._scheduler.requests() if one.last_token > since]
+        for request in suspects:
             self._scheduler.remove(request)
-        return [*running, *self.forget()]
+        for request in self._scheduler.requests():
+            if request.last_token < 0:
+                request.forget_prompt()
+        return suspects
 
     def _settle(
         self, cause: str, since: int, suspects: Sequence[Request], error_of: ErrorOf
     ) -> None:
-        """Requests that have ended are counted, those that run begin again or fail, and the program
-        is told."""
+        """Requests that have ended are counted, the program is told, and those that got tokens
+        fail."""
+        self._repair.forget_pages()
         ended = self._tell_ended(since, error_of)
-        self._resolve(suspects, error_of)
         self.notices.add(WeightNotice(cause, len(suspects), ended))
-
-    def _resolve(self, suspects: Sequence[Request], error_of: ErrorOf) -> None:
-        again = []
-        for request in suspects:
-            if self.policy == "fail" or not request.begin_again(error_of(DELIVERED)):
-                request.rescue = None  # another engine would go on with its tokens
-                request.fail(error_of(FAILED if self.policy == "fail" else AGAIN))
-            else:
-                again.append(request)
-        if self._scheduler is not None:
-            self._scheduler.restart(again)
+        _fail(suspects, error_of(FAILED))
 
     def _tell_ended(self, since: int, error_of: ErrorOf) -> int:
         count = sum(progress > since for progress in self._ended)
@@ -278,3 +215,9 @@ class WeightWatch:
             self._notice = error_of(f"{count} {ended} ended {ENDED_IN_DOUBT}")
             _log.warning("%s", self._notice)
         return count
+
+
+def _fail(suspects: Sequence[Request], error: LoraError) -> None:
+    for request in suspects:
+        request.rescue = None  # another engine would go on with its tokens
+        request.fail(error)

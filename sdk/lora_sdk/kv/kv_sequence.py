@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host.errors import RequestError
+from lora_host.errors import RequestError, RowsLostError
 from lora_sdk.kv.kv_arrays import KvArrays
-from lora_sdk.kv.sequence_state import Uncommitted
+from lora_sdk.kv.uncommitted import Uncommitted
 
 __all__ = [
-    "KEPT_PAGES",
     "PAGE_POSITIONS",
     "RETURNED",
     "KvSequence",
@@ -24,7 +23,6 @@ __all__ = [
 
 PAGE_POSITIONS = 32
 RETURNED = -1  # in place of a page that a sequence has given back
-KEPT_PAGES = 2  # more than its rows read: a recovery runs all rows again in the pages that are left
 
 
 def pages_for(positions: int) -> int:
@@ -49,12 +47,23 @@ class KvSequence:
     vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
     digests: list[bytes] | None = None  # the root and those of the full pages; None: never cached
     imported: KvArrays | None = None  # of the first positions: kept for a recovery
+    lost: list[int] = field(default_factory=list)  # committed behind `tokens`; no board holds them
+    gone: set[int] = field(default_factory=set)  # slots of rows that the boards have lost
+
+    def lose(self) -> None:
+        """The boards hold nothing of it any more."""
+        self.lost, self.tokens = self.tokens + self.lost, []
+        self.gone.update(self.rows)
+        self.pages, self.reserved = [], 0
+        self.rows.clear()
+        if self.digests is not None:
+            del self.digests[1:]
 
     def leave(self, window: int) -> list[int]:
         """Give back the pages that no later row sees if rows see `window` positions, 0 for all."""
         if not window or self.imported is not None:  # these are written again as they came
             return []
-        end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS - KEPT_PAGES
+        end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS
         if end <= 0 or self.pages[end - 1] == RETURNED:
             return []
         left = held(self.pages[:end])
@@ -66,6 +75,8 @@ class KvSequence:
         sequence's own, for the message."""
         parent = -1
         for slot in path:
+            if slot in self.gone:
+                raise rows_lost(number)
             if slot not in self.rows:
                 raise RequestError(f"slot {slot} holds no uncommitted row of sequence {number}")
             if self.rows[slot].parent != parent:
@@ -74,3 +85,11 @@ class KvSequence:
                     f"path to commit has {parent} before it"
                 )
             parent = slot
+
+
+def rows_lost(sequence: int) -> RowsLostError:
+    """What is raised for rows in slots that a recovery has emptied."""
+    return RowsLostError(
+        f"uncommitted rows of sequence {sequence} were lost when the boards were recovered; make "
+        "and run them again"
+    )

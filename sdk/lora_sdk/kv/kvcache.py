@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import RequestError
 from lora_sdk.kv.header_queue import Header, HeaderQueue
 from lora_sdk.kv.kv_arrays import KvArrays
@@ -24,6 +27,7 @@ from lora_sdk.kv.kv_sequence import (
     Uncommitted,
     held,
     pages_for,
+    rows_lost,
 )
 from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.kv.page_pool import PagePool
@@ -32,7 +36,6 @@ from lora_sdk.kv.pending_writes import PendingWrites
 from lora_sdk.kv.prefix_cache import PrefixCache
 from lora_sdk.kv.prefix_hits import PrefixHits
 from lora_sdk.kv.reorder import copies, has_pages, reorder
-from lora_sdk.kv.sequence_state import SequenceState
 from lora_sdk.kv.slot_pool import SlotPool
 
 __all__ = ["PAGE_POSITIONS", "KvCache", "Uncommitted", "pages_for"]
@@ -80,6 +83,7 @@ class KvCache:
         self._open = self._tables.sequences
         self.fills = PendingWrites()
         self.prefixes = PrefixCache(self._pool)
+        self.losses = 0  # times that the boards have lost everything
         self._adoption = PrefixHits(self._tables, self._pool, self._queue, self.prefixes)
         self._forget()
 
@@ -93,47 +97,39 @@ class KvCache:
         what they hold depends on their tokens alone."""
         self._forget()
         self._invalidate_prefixes()
-        # The boards may still hold rows: the next step drops them and frees their slots.
-        for number in range(self.max_sequences):
-            self._queue.add(KvOp.length(number, 0))
+        self._empty_tables()
         self._slots.leave_all()
         if self._observer is not None:
             self._observer.forgotten()
 
-    def lose(
-        self, page_count: int | None = None, first_spilled: int | None = None
-    ) -> list[SequenceState]:
-        """The boards have lost everything. Returns what they must compute again, with empty page
-        tables to begin with. Sequences stay open, slots stay taken, queued operations are done.
+    def lose(self, page_count: int | None = None, first_spilled: int | None = None) -> int:
+        """The boards have lost everything. Sequences stay open, and none of their positions is
+        computed any more; rows in slots are gone. Returns the number of these positions.
 
         `page_count`: pages of the boards from now on, None for as many as before; `first_spilled`
-        as at first, None for no others. RequestError, with nothing changed, if the sequences' pages
-        exceed them."""
+        as at first, None for no others."""
         first = pages_for(self._slots.total)
         total = self._pool.total if page_count is None else page_count - first
         spilled = first_spilled if first_spilled is not None else page_count
-        held = self.held_pages
         self.fills.stop_all()
         self._invalidate_prefixes()
-        if held > total:
-            raise RequestError(
-                f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
-                f"boards that remain have {total}"
-            )
-        self._slots.returned(self._queue.leaving_slots)
+        leaving = list(self._queue.leaving_slots)
+        for one in self._open.values():
+            leaving += one.rows
+            one.lose()
         self._queue.clear()
-        self._tables.renumber(first + total, self._pool.spilled if spilled is None else spilled)
-        return [
-            SequenceState(
-                number,
-                tuple(one.pages),
-                tuple(one.tokens),
-                one.vectors,
-                dict(one.rows),
-                one.imported,
-            )
-            for number, one in self._open.items()
-        ]
+        self._queue.leaving_slots.extend(leaving)
+        self._tables.forget_mapped()
+        self._pool.clear(first + total, self._pool.spilled if spilled is None else spilled)
+        self._empty_tables()
+        self.losses += 1
+        self.has_lost = bool(self._open)
+        return sum(len(one.lost) for one in self._open.values())
+
+    def _empty_tables(self) -> None:
+        """The boards may still hold rows: the next step drops them and frees their slots."""
+        for number in range(self.max_sequences):
+            self._queue.add(KvOp.length(number, 0))
 
     def forget_host_pages(self) -> None:
         """Drop what the host keeps of evicted pages."""
@@ -147,6 +143,7 @@ class KvCache:
     def _forget(self) -> None:
         self.fills.stop_all()
         self._numbers = deque(range(self.max_sequences))
+        self.has_lost = False
         self._tables.clear()
         self._queue.clear()
         self._slots.clear()
@@ -214,12 +211,18 @@ class KvCache:
         return self._open.get(sequence)
 
     def length(self, sequence: int) -> int:
-        """Committed positions of a sequence, queued commits included."""
+        """Committed positions of a sequence, queued commits and lost ones included."""
+        owner = self._tables.get(sequence)
+        return len(owner.tokens) + len(owner.lost)
+
+    def computed(self, sequence: int) -> int:
+        """Its committed positions whose K and V are on the boards."""
         return len(self._tables.get(sequence).tokens)
 
     def tokens(self, sequence: int, start: int = 0) -> tuple[int, ...]:
         """Tokens of the committed positions from `start` on."""
-        return tuple(self._tables.get(sequence).tokens[start:])
+        owner = self._tables.get(sequence)
+        return tuple((owner.tokens + owner.lost)[start:] if owner.lost else owner.tokens[start:])
 
     def pages(self, sequence: int) -> tuple[int, ...]:
         """Pages of a sequence in logical order, RETURNED for those that it has given back."""
@@ -292,7 +295,7 @@ class KvCache:
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
         forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
         forked.digests = None if parent.digests is None else list(parent.digests)
-        forked.imported = parent.imported
+        forked.imported, forked.lost = parent.imported, list(parent.lost)
         self._queue.add(KvOp.length(child, len(forked.tokens)))
         if self._observer is not None:
             self._observer.forked(sequence, child)
@@ -370,6 +373,45 @@ class KvCache:
         self.prefixes.note(owner)
         self._queue.add(KvOp.length(sequence, len(owner.tokens)))
 
+    def imported(self, sequence: int) -> KvArrays | None:
+        """What `begin` was given to be written again."""
+        return self._tables.get(sequence).imported
+
+    # --- lost positions -------------------------------------------------------------------------
+
+    def lost(self, sequence: int) -> Sequence[int]:
+        """Tokens of committed positions that no board holds: their rows run before any other."""
+        return self._tables.get(sequence).lost
+
+    def vector(self, sequence: int, position: int) -> NDArray[np.float16] | None:
+        """The input of a committed position, if it was no token."""
+        return self._tables.get(sequence).vectors.get(position)
+
+    def lost_import(self, sequence: int) -> KvArrays | None:
+        """K and V to be written to the sequence's pages before its rows run; None: nothing."""
+        owner = self._tables.get(sequence)
+        if owner.imported is None or owner.tokens:
+            return None
+        self.grow(sequence, owner.imported.positions)
+        return owner.imported
+
+    def written(self, sequence: int) -> None:
+        """The pages hold what `lost_import` gave."""
+        owner = self._tables.get(sequence)
+        assert owner.imported is not None
+        count = owner.imported.positions
+        owner.tokens, owner.lost = owner.lost[:count], owner.lost[count:]
+        self._queue.add(KvOp.length(sequence, count))
+
+    def check_parent(self, sequence: int, slot: int) -> None:
+        """RowsLostError for a row in a slot that a recovery has emptied."""
+        if slot in self._tables.get(sequence).gone:
+            raise rows_lost(sequence)
+
+    def note_losses(self) -> None:
+        """Some lost positions have been computed."""
+        self.has_lost = any(one.lost or one.gone for one in self._open.values())
+
     # --- rows -----------------------------------------------------------------------------------
 
     def take_slots(self, count: int) -> list[int]:
@@ -387,7 +429,9 @@ class KvCache:
 
     def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
         """Record a row that a completed step has run."""
-        self._tables.get(sequence).rows[slot] = row
+        owner = self._tables.get(sequence)
+        owner.rows[slot] = row
+        owner.gone.discard(slot)
 
     def commit(self, sequence: int, path: Sequence[int]) -> None:
         """Move a path of slots, root first, to the next logical positions; drop the other rows."""
@@ -401,6 +445,8 @@ class KvCache:
             if row.vector is not None:
                 owner.vectors[len(owner.tokens)] = row.vector
             owner.tokens.append(row.token)
+        del owner.lost[: len(path)]
+        owner.gone.clear()
         self._note(owner)
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
@@ -413,7 +459,9 @@ class KvCache:
 
     def drop(self, sequence: int) -> None:
         """Drop every uncommitted row of a sequence."""
-        if self._tables.get(sequence).rows:
+        owner = self._tables.get(sequence)
+        owner.gone.clear()
+        if owner.rows:
             self.commit(sequence, ())
 
     def committed_elsewhere(

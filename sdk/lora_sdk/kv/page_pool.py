@@ -20,41 +20,27 @@ class PagePool:
     from `spilled` on lie in slower banks."""
 
     def __init__(self, first: int, end: int, queue: HeaderQueue, spilled: int) -> None:
-        self._range = range(first, end)
-        self.spilled = spilled
+        self._first = first
         self._queue = queue
         self.index = PrefixIndex()
         self.evictions = 0
         self.on_evict: Callable[[int, Entry], None] = lambda page, entry: None
         """Called before the content of a cached page changes."""
-        self.clear()
+        self.clear(end, spilled)
 
-    def clear(self) -> None:
-        """Forget all content and references."""
+    def clear(self, end: int | None = None, spilled: int | None = None) -> None:
+        """Forget all content and references. None: as many pages as before."""
+        if end is not None and spilled is not None:
+            self._range, self.spilled = range(self._first, end), spilled
         self._references: dict[int, int] = {}
-        self._free_in(self._range)
+        self._near = deque(page for page in self._range if page < self.spilled)
+        self._far = deque(page for page in self._range if page >= self.spilled)
         self._cached: dict[int, None] = {}  # without references, the one released first is first
         self.index.clear()
-
-    def _free_in(self, pages: range) -> None:
-        """These pages are free, no others."""
-        self._near = deque(page for page in pages if page < self.spilled)
-        self._far = deque(page for page in pages if page >= self.spilled)
 
     def _free_with(self, page: int) -> deque[int]:
         """The free pages of the same banks."""
         return self._near if page < self.spilled else self._far
-
-    def renumber(self, end: int, spilled: int) -> dict[int, int]:
-        """The content is lost, and pages up to `end` remain: referenced ones get the first numbers,
-        the others are free. Returns the new number of each."""
-        self._range, self.spilled = range(self._range.start, end), spilled
-        numbers = dict(zip(self._references, self._range, strict=False))
-        references = {numbers[page]: count for page, count in self._references.items()}
-        self.clear()
-        self._references = references
-        self._free_in(self._range[len(references) :])
-        return numbers
 
     @property
     def referenced(self) -> int:

@@ -91,6 +91,7 @@ class PageTables:
         left, owner.pages = owner.pages, []
         owner.tokens, owner.digests = other.tokens, other.digests
         owner.vectors, owner.imported = other.vectors, other.imported
+        owner.lost = other.lost
         for page in other.pages:
             self.append(number, page)
         for page in reversed(held(left)):
@@ -99,19 +100,6 @@ class PageTables:
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 
-    def renumber(self, end: int, first_spilled: int) -> None:
-        """Give pages in use the first numbers up to `end`; what sequences share stays shared.
-        Nothing is cached until a sequence commits again."""
-        numbers = self._pool.renumber(end, first_spilled)
-        for sequence in self.sequences.values():
-            sequence.pages = [
-                RETURNED if page == RETURNED else numbers[page] for page in sequence.pages
-            ]
-            if sequence.digests is not None:
-                del sequence.digests[1:]
-        self._mapped = {
-            (number, tile): page
-            for number, sequence in self.sequences.items()
-            for tile, page in enumerate(sequence.pages)
-            if page != RETURNED
-        }
+    def forget_mapped(self) -> None:
+        """The boards have no tables any more."""
+        self._mapped.clear()

@@ -36,6 +36,7 @@ def reorder(
             digests=None if source.digests is None else list(source.digests),
             vectors=dict(source.vectors),
             imported=source.imported,
+            lost=list(source.lost),
         )
     for child, continuation in continued.items():
         tables.replace(child, continuation)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BOARD_KINDS = ("u280", "v80")
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
-SCRUB = ("redo", "prove", "fail", "off")
+SWITCH = ("on", "off")
 PREFILL_MODES = ("exact", "fast")
 CHOOSERS = ("boards", "host")
 KV_AUTO = "auto"  # as the checkpoint defines
@@ -180,12 +180,12 @@ class EngineOptions:
         flags=("--recovery",),
         choices=RECOVERY,
     )
-    scrub: str = option(
-        "redo",
-        help="sum weights on the boards between steps; requests computed from damaged ones are "
-        "redone (prove: and end only once all weights are proved) or fail",
-        flags=("--scrub",),
-        choices=SCRUB,
+    check_weights: str = option(
+        "on",
+        help="sum weights on the boards between steps; requests that got tokens from damaged ones "
+        "fail, and the weights are loaded again",
+        flags=("--check-weights",),
+        choices=SWITCH,
     )
     on_notice: OnNotice | None = option(
         None, help="callback for each notice of damaged weights that were found and loaded again"

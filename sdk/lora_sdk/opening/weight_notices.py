@@ -19,8 +19,8 @@ KEPT = 64  # notices; all are counted
 @dataclass(frozen=True)
 class WeightNotice:
     """Damaged weights that were loaded again. `cause`: board, bank and tensors, or the recovery
-    that loaded them. `running`: requests that had been computed with them, and began again or
-    failed. `ended`: those that had ended, and may hold wrong tokens. `when`: time.time()."""
+    that loaded them. `running`: requests that had got tokens from them, and failed. `ended`: those
+    that had ended, and may hold wrong tokens. `when`: time.time()."""
 
     cause: str
     running: int
@@ -30,7 +30,7 @@ class WeightNotice:
     def __str__(self) -> str:
         told = [f"{self.cause}; loaded again"]
         if self.running:
-            told.append(f"{counted(self.running, 'running request')} began again or failed")
+            told.append(f"{counted(self.running, 'running request')} failed")
         if self.ended:
             told.append(f"{counted(self.ended, 'ended request')} may hold wrong tokens")
         return ", ".join(told)

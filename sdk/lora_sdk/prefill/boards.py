@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lora_host import abi
 from lora_sdk.adapters.slots import AdapterSlots
@@ -93,7 +94,7 @@ class BoardsComputer:
     def compute(self, job: Job, give: Callable[[Part], None]) -> None:
         """See Computer. A part is the pages that a step has completed, all layers: an empty step
         commits its rows at once, so that they are on their way while the next rows compute."""
-        self._stepper.flush()  # frees the pages of the sequence before
+        self._stepper.tried(self._stepper.flush)  # frees the pages of the sequence before
         sequence = self._cache.open()
         try:
             if job.adapter is not None:
@@ -109,14 +110,14 @@ class BoardsComputer:
                 return
             chunk, last = tokens[start:stop], stop == len(tokens)
             if len(chunk) > self._cache.free_slots:
-                self._stepper.flush()
+                self._stepper.tried(self._stepper.flush)
             wanted = [len(chunk) - 1] if last else []
             rows = build_rows(self._cache, sequence, chunk, logits=wanted)
-            result = self._stepper.run(rows)
+            result = self._stepper.tried(partial(self._stepper.run, rows, retry=True))
             self._cache.commit(sequence, [row.slot for row in rows])
             full = stop if last else stop // PAGE_POSITIONS * PAGE_POSITIONS
             if full > handed:
-                self._stepper.flush()
+                self._stepper.tried(self._stepper.flush)
                 give(self._part(sequence, handed, full))
                 handed = full
             start = stop

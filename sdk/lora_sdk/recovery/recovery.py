@@ -2,7 +2,7 @@
 
 In place first: all boards are reset, weights are proved by the boards' own sums and loaded again
 where they differ. A board or cable that fails again is left out: the model is planned anew on what
-remains. Either way the rows of all open sequences run again (lora_sdk.recovery.replay).
+remains. Either way nothing of the open sequences is computed any more: the scheduler does that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from lora_host.errors import (
     CommandError,
     LinkError,
     LoraError,
-    ModelError,
     PlacementError,
     RequestError,
     TransportError,
@@ -31,7 +30,6 @@ from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.opening.opening import replan
 from lora_sdk.plan.partition import BOARD_COUNTS
 from lora_sdk.recovery.failover import Failover, Lost, blamed
-from lora_sdk.recovery.replay import Replay
 
 if TYPE_CHECKING:
     from lora_sdk.kv.kvcache import KvCache
@@ -62,8 +60,8 @@ def may_be_recovered(error: LoraError) -> bool:
 class Recovered:
     """One recovery. `cause`: the failure, and those of attempts at recovery that came after it.
     `left_out`: the boards and cables that are not used any more. `weight_bytes`:
-    of the weights that were loaded, of `total_bytes` placed. `rows`: computed again. `seconds`:
-    measured."""
+    of the weights that were loaded, of `total_bytes` placed. `rows`: positions of open sequences
+    that boards held and must compute again. `seconds`: measured."""
 
     cause: str
     left_out: tuple[str, ...]
@@ -80,8 +78,7 @@ class Recovered:
         mib = 1 << 20
         return (
             f"{self.cause}; {how} in {self.seconds:.2f} s: {self.weight_bytes / mib:.1f} of "
-            f"{self.total_bytes / mib:.1f} MiB of weights loaded again, {self.rows} rows computed "
-            "again"
+            f"{self.total_bytes / mib:.1f} MiB of weights loaded again, {self.rows} positions lost"
         )
 
 
@@ -109,14 +106,14 @@ class Recovery:
         self._cache = cache
         self._stepper = stepper
         self._survivors: Failover | None = None
-        self._progress = -1  # the stepper's at the last recovery
+        self._expected = 0  # rows of the stepper once what the last recovery cost was computed
         self._failures: Counter[Lost | None] = Counter()
         self.doubt = ""
         """What a recovery says that loaded weights or adapters again: they may have been damaged
-        before the failure. "" once it is taken. `lost_all`: each board has lost all of them, in a
-        reset or with its daemon, or none; this is no sign of that."""
-        self.lost_all = False
+        before the failure. "" where each board has lost all of them, in a reset or with its
+        daemon, or none: this is no sign of that."""
         self._incomplete = False  # a recovery began and did not end
+        stepper.write_kv = lambda pages, kv: KvTransfer(opened).place(pages, kv)
         self.ended: LoraError | None = None  # what every later failure ends with
 
     def recover(self, error: LoraError) -> bool:
@@ -136,7 +133,7 @@ class Recovery:
         began = time.monotonic()
         self._cache.fills.stop_all()
         self._incomplete = True
-        if self._stepper.progress != self._progress:
+        if self._stepper.rows > self._expected:
             self._failures.clear()
         left_out: list[str] = []
         try:
@@ -148,7 +145,7 @@ class Recovery:
             self._changed, self._loaded, self._partly = [], 0, False
             self._emptied_at = self._stepper.progress
         self._emptied, self._incomplete = set(), False
-        self._progress = self._stepper.progress
+        self._expected = max(self._expected, self._stepper.rows + rows)
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
         size = self._opened.plan.size
@@ -181,11 +178,9 @@ class Recovery:
 
     def _raise_doubt(self, cause: str) -> None:
         """Requests may have run with what differed before the failure."""
-        lost_all = not (self._changed or self._partly)
-        if not (self._loaded or self._changed) or (lost_all and self.doubt):
-            return  # an earlier doubt that nobody has taken says no less
-        what = "weights" if self._loaded else "adapters"
-        self.doubt, self.lost_all = f"{cause}; {what} were loaded again", lost_all
+        if self._changed or self._partly:
+            what = "weights" if self._loaded else "adapters"
+            self.doubt = f"{cause}; {what} were loaded again"
 
     def note(self, record: Recovered) -> None:
         """Log a recovery and keep its record."""
@@ -195,14 +190,13 @@ class Recovery:
 
     def _until_restored(self, error: LoraError, left_out: list[str], causes: list[str]) -> int:
         """Attempt by attempt; each failure says what the next one does, and joins `causes`. Returns
-        the number of rows run."""
+        the number of positions that the boards have lost."""
         try:
             while True:
                 try:
                     return self._attempt(error, left_out)
                 except LoraError as again:
-                    overflowed = isinstance(again, ModelError) and not isinstance(error, ModelError)
-                    if not (overflowed or may_be_recovered(again)):  # else weights are summed again
+                    if not may_be_recovered(again):
                         self.ended = type(again)(str(again), failure=again.failure)
                         raise
                     error = again
@@ -213,7 +207,7 @@ class Recovery:
             del error  # its traceback refers to this frame
 
     def _attempt(self, error: LoraError, left_out: list[str]) -> int:
-        """Bring boards and sequences back once. Returns the number of rows run."""
+        """Bring the boards back once. Returns the number of positions that they have lost."""
         lost = blamed(error)
         self._failures[lost] += 1
         again = self._failures[lost] > IN_PLACE or self._failures.total() > IN_PLACE_OF_ANY
@@ -235,7 +229,7 @@ class Recovery:
         self.on_boards()
         if self._stepper.observer is not None:
             self._stepper.observer.restored()
-        return self.compute_again()
+        return self._cache.lose(self._opened.plan.page_count, self._opened.plan.first_spilled)
 
     def _note_loaded(self, repaired: Counter[int]) -> None:
         """Count weights that an attempt has loaded, and keep which boards had lost all of them, and
@@ -246,20 +240,6 @@ class Recovery:
         self._emptied |= emptied
         # A loading that failed half way leaves a part for this one: that is no damage.
         self._partly |= not set(repaired) <= self._emptied
-
-    def compute_again(self) -> int:
-        """Run the rows of all open sequences again, on boards without tables. Returns their
-        number. Nothing is cached afterwards but what they hold."""
-        replay = Replay(
-            self._stepper.replay_step,
-            self._opened.plan.row_limit,
-            self._opened.plan.overlay.max_scratch,
-            abi.MAX_KV_OPS,
-            KvTransfer(self._opened).place,
-        )
-        plan = self._opened.plan
-        replay.run(self._cache.lose(plan.page_count, plan.first_spilled))
-        return replay.rows
 
     def _in_place(self, error: LoraError, repaired: Counter[int]) -> None:
         """Reset all boards. The one that had failed gets no second try where it does not come
@@ -300,7 +280,6 @@ class Recovery:
             stages = min(count, len(self._opened.plan.stages))  # fewer boards in each, or stages
             try:
                 chosen, plan = replan(self._opened, file, count, stages)
-                self._check_pages(plan.page_count)
             except (LinkError, PlacementError, RequestError) as refused:
                 reasons.append(f"on {count}: {refused}")
                 continue
@@ -319,9 +298,3 @@ class Recovery:
             "open the engine again",
             failure=error.failure,
         )
-
-    def _check_pages(self, page_count: int) -> None:
-        """RequestError if the open sequences' pages exceed those of a new plan."""
-        held, total = self._cache.held_pages, page_count - self._opened.plan.scratch_pages
-        if held > total:
-            raise RequestError(f"open sequences hold {held} KV pages, {total} fit")

@@ -53,7 +53,8 @@ class Regions:
             if len(found) > abi.MAX_REGIONS:
                 raise PlacementError(
                     f"board {board.board}: {len(found)} regions of weights to be summed; at most "
-                    f"{abi.MAX_REGIONS} expected; open with fewer adapter slots or scrub 'off'"
+                    f"{abi.MAX_REGIONS} expected; open with fewer adapter slots or "
+                    "check_weights 'off'"
                 )
             self._held[board.board] = found
             self._write(board.board, board.control.regions_offset, found, header)

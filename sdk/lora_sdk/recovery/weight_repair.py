@@ -1,4 +1,4 @@
-"""Loads damaged weights again, and computes again what the boards hold of open sequences."""
+"""Loads damaged weights again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
-from lora_host.errors import LoraError, TransportError
+from lora_host.errors import TransportError
 from lora_host.placing import Range
 from lora_sdk.plan.addresses import tensors_at
 from lora_sdk.recovery.recovery import Recovered, Recovery
@@ -61,10 +61,9 @@ class WeightRepair:
         self._adapters, self._rewrite = adapters, rewrite
 
     def run(self, forget: Callable[[int], None] = lambda since: None) -> Damage | None:
-        """Load again what differs now, then run the rows of the open sequences again. None: nothing
-        differs. `forget` receives Damage.since before, and closes sequences that shall not run
-        again. LoraError: what was loaded still differs, or the boards failed and could not be
-        recovered."""
+        """Load again what differs now, and give up what the boards hold of the sequences. None:
+        nothing differs. `forget` receives Damage.since before, and closes sequences that shall not
+        be computed again. LoraError: what was loaded still differs, or the boards failed."""
         began = time.monotonic()
         weights = self._opened.runner.weights
         parts = weights.damaged()
@@ -91,8 +90,8 @@ class WeightRepair:
         )
         size = sum(one.bytes for one in wrong)
         damage = Damage(places, size, since)
-        self._cache.forget_host_pages()
-        rows = self._compute_again()
+        self.forget_pages()
+        rows = self._cache.lose()
         self._scrubber.proved()
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
@@ -100,11 +99,14 @@ class WeightRepair:
         self._recovery.note(Recovered(str(damage), (), count, size, total, rows, seconds))
         return damage
 
-    def taken_doubt(self, strict: bool) -> str:
-        """Of the last recovery that loaded weights again, in words; "" for none since the last
-        call. Without `strict`, boards that have lost all in a reset raise no doubt."""
+    def forget_pages(self) -> None:
+        """The host keeps no K and V that damaged weights may have computed."""
+        self._cache.forget_host_pages()
+
+    def taken_doubt(self) -> str:
+        """See Recovery.doubt; "" from now on."""
         doubt, self._recovery.doubt = self._recovery.doubt, ""
-        return doubt if strict or not self._recovery.lost_all else ""
+        return doubt
 
     def _check_adapters(self) -> None:
         for name, found in self._adapters().items():
@@ -115,16 +117,6 @@ class WeightRepair:
                         f"adapter {name!r} at {one.offset:#x} was written again and is damaged "
                         "still; check the board's memory"
                     )
-
-    def _compute_again(self) -> int:
-        """The rows of the open sequences. Tables of the boards are emptied first."""
-        try:
-            self._stepper.flush()  # the boards forget sequences that were closed
-            return self._recovery.compute_again()
-        except LoraError as error:
-            if not self._stepper.recovered(error):
-                raise
-            return 0
 
     def _differs(self, one: Range) -> bool:
         return self._opened.cluster.checksum(one.board, one.bank, one.offset, one.bytes) != one.crc

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_host.errors import ModelError
+from lora_host.errors import LoraError, ModelError, RowsLostError
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import DEVICE
@@ -58,13 +58,23 @@ class DraftBoard:
         """Free `count` scratch slots, or as many as sequences other than `keep` hold."""
         if count <= self.cache.free_slots:
             return
-        self.stepper.flush()
+        self.stepper.tried(self.stepper.flush)
         short = count - self.cache.free_slots
         for holder in [one for one in self.holders if one is not keep]:
             if short <= 0:
                 break
             short -= holder.release_slots()
-        self.stepper.flush()
+        self.stepper.tried(self.stepper.flush)
+
+    def run(self, rows: Sequence[Row]) -> StepResult:
+        """A step. RowsLostError if the board has lost rows that these follow."""
+        try:
+            return self.stepper.tried(lambda: self.stepper.run(rows, retry=True))
+        except ModelError:
+            raise
+        except LoraError:
+            self.cache.release_slots([row.slot for row in rows])
+            raise
 
 
 def open_board(
@@ -163,6 +173,7 @@ class _Drafted:
     """Rows of the last proposal, which are in scratch slots."""
 
     chain: list[int] = field(default_factory=list)  # slots of accepted tokens, in order
+    accepted: list[int] = field(default_factory=list)  # these tokens
     tree: TreeShape = field(default_factory=TreeShape)
     tokens: Tokens = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)  # by node of the tree
@@ -238,8 +249,12 @@ class ModelDrafting:
         if self._drafted is None:
             return
         path = self._drafted.path(self._waiting)
-        self._cache.commit(self._sequence, [*self._drafted.chain, *path])
-        del self._waiting[: len(path)]
+        try:
+            self._cache.commit(self._sequence, [*self._drafted.chain, *path])
+            del self._waiting[: len(path)]
+        except RowsLostError:
+            self._cache.drop(self._sequence)
+            self._waiting[:0] = self._drafted.accepted
         self._forget_rows()
 
     def _forget_rows(self) -> None:
@@ -253,14 +268,14 @@ class ModelDrafting:
         limit = self._board.row_limit
         while len(self._waiting) >= limit:
             rows = self._chain(self._waiting[:limit])
-            self._board.stepper.run(rows)
+            self._board.run(rows)
             self._cache.commit(self._sequence, [row.slot for row in rows])
             del self._waiting[:limit]
         several = len(tree.children(0)) > 1
         rows = self._chain([*self._waiting, pending], want_logits=several, want_argmax=not several)
-        result = self._board.stepper.run(rows)
+        result = self._board.run(rows)
         *chain, root = (row.slot for row in rows)
-        self._drafted = _Drafted(chain, tree, proposed, {0: root})
+        self._drafted = _Drafted(chain, self._waiting[:], tree, proposed, {0: root})
         self._board.holders.append(self)
         self._waiting.clear()
         return result
@@ -303,7 +318,7 @@ class ModelDrafting:
             )
             for node, slot in zip(nodes, slots, strict=True)
         ]
-        result = self._board.stepper.run(rows)
+        result = self._board.run(rows)
         drafted.slots.update(zip(nodes, slots, strict=True))
         return result
 

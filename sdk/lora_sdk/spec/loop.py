@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from lora_host.errors import CommandError, LinkError, PlacementError, TransportError
+from lora_host.errors import (
+    CommandError,
+    LinkError,
+    PlacementError,
+    RowsLostError,
+    TransportError,
+)
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.opening.speculation_options import Choose
 from lora_sdk.spec.proposer import Drafting, Hidden, Proposer
@@ -187,6 +193,8 @@ class Speculation:
         try:
             self._update(track, draft)
             proposed = draft.drafting.propose(pending, tree)
+        except RowsLostError:  # the next proposal begins anew
+            return Tree.chain(pending)
         except (CommandError, LinkError, PlacementError, TransportError) as error:
             self._ended = True
             _log.warning("the draft's board failed, plain decoding from now on: %s", error)

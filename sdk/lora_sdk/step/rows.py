@@ -32,6 +32,7 @@ def build_rows(
     _check_tree(tokens, parents)
     first = cache.length(sequence)
     if after >= 0:
+        cache.check_parent(sequence, after)
         known = cache.uncommitted(sequence)
         if after not in known:
             raise RequestError(f"slot {after} holds no uncommitted row of sequence {sequence}")
@@ -79,6 +80,7 @@ def check_rows(cache: KvCache, rows: Sequence[Row], row_limit: int, vocabulary: 
         elif row.parent in known:
             expected = known[row.parent].position + 1
         else:
+            cache.check_parent(row.sequence, row.parent)
             raise RequestError(
                 f"row {index}: parent slot {row.parent} is no uncommitted row of sequence "
                 f"{row.sequence} nor an earlier row of this step"

@@ -1,32 +1,39 @@
 """Runs steps. Each step's header carries the cache's queued KV operations.
 
-A failed step leaves the boards' tables as they were before it, and is run once more. The C host
-then uses the same step number with a higher epoch, so every board runs it, whether or not it has
-completed it before. If it fails again, `recover` may restore the boards and what they held of the
-open sequences. The step then runs a third time.
+A failed step leaves the boards' tables as they were before it. The next one may have other rows:
+the C host uses the same step number with a higher epoch, so every board runs it, whether or not it
+has completed the failed one. If that fails too, `recover` may restore the boards, without what they
+held of the open sequences: its rows run before any others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lora_host import abi
 from lora_host.errors import CommandError, LinkError, LoraError, ModelError, TransportError
+from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache
-from lora_sdk.kv.sequence_state import Uncommitted
+from lora_sdk.kv.uncommitted import Uncommitted
 from lora_sdk.step.step import Row, StepResult, joined
+
+Result = TypeVar("Result")
+
+WriteKv = Callable[[Sequence[int], KvArrays], object]
+"""Writes K and V to pages."""
+
+
+OF_BOARDS = (CommandError, LinkError, TransportError)  # failures of boards and links
 
 
 def may_be_redone(error: LoraError) -> bool:
-    """Whether a step that failed with this error may succeed when it is run again.
+    """Whether a step that failed with this error of boards or links may succeed the next time.
 
-    True for failures of boards and links, except cancellation, a hang (which needs a reset), and
-    failures after which the C host has already redone the step."""
-    if not isinstance(error, (CommandError, LinkError, TransportError)):
-        return False
+    True for all but cancellation, a hang (which needs a reset), and failures after which the C host
+    has already redone the step."""
     final = (abi.ERR_CANCELLED, abi.ERR_TIMEOUT, abi.ERR_LINK_CRC, abi.ERR_GATHERED)
     return error.failure is None or error.failure.code not in final
 
@@ -70,13 +77,15 @@ class Stepper:
         self._runner = runner
         self._cache = cache
         self.steps = 0
-        self.rows = 0
-        self.redone = 0  # steps that were run a second time after a failure
+        self.rows = 0  # that have run, also in the boards' own loop
+        self.redone = 0  # failures after which no more was done than to try again
+        self._failed = -1  # the rows at the last of them
         self.progress = 0  # changes whenever rows have run
         self.restored = 0  # the progress when boards were last restored, their weights summed
         self.recover: Callable[[LoraError], bool] | None = None
-        """Called with an error of the boards. True: they are as the cache says, and operations
-        that were queued have been carried. Raises what the requests shall end with instead."""
+        """Called with an error of the boards. True: they were recovered, and the cache knows what
+        they have lost. Raises what the requests shall end with instead."""
+        self.write_kv: WriteKv | None = None  # None where no sequence was imported
         self.observer: StepObserver | None = None
         self._row_limit = 0  # of the boards, 0 for as many as callers give
 
@@ -85,14 +94,58 @@ class Stepper:
         self._runner, self._row_limit = runner, row_limit
 
     def run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
-        """One step with these rows, whose slots were taken from the cache.
+        """One step with these rows, whose slots were taken from the cache, after what their
+        sequences have lost.
 
-        A failed step is redone once, and again if the boards can be recovered. A LoraError leaves
-        the cache as it was before the call; the rows' slots are returned, or kept with `retry`, so
-        that the same rows may run again. A ModelError means that the step ran but its results are
-        unusable: its rows are dropped. After any other exception (Ctrl-C) every sequence is
-        forgotten.
+        A LoraError leaves the cache as it was before the call; the rows' slots are returned, or
+        kept with `retry`, so that the same rows may run again. RowsLostError: rows that they follow
+        were lost. A ModelError means that the step ran but its results are unusable: its rows are
+        dropped. After any other exception (Ctrl-C) every sequence is forgotten.
         """
+        if self._cache.has_lost:
+            try:
+                self._compute_lost(rows)
+            except LoraError:
+                if not retry:
+                    self._give_back(rows)
+                raise
+        return self._run(rows, retry)
+
+    def _compute_lost(self, rows: Sequence[Row]) -> None:
+        slots = {row.slot for row in rows}
+        for row in rows:
+            if row.parent not in slots:
+                self._cache.check_parent(row.sequence, row.parent)
+        for sequence in {row.sequence: None for row in rows}:
+            self.compute(sequence)
+
+    def compute(self, sequence: int) -> None:
+        """Run the rows of committed positions that the boards have lost. RequestError if there are
+        no pages for them."""
+        cache = self._cache
+        kv = cache.lost_import(sequence) if cache.lost(sequence) else None
+        if kv is not None:
+            assert self.write_kv is not None
+            self.write_kv(cache.pages(sequence), kv)
+            cache.written(sequence)
+        while cache.lost(sequence):
+            if not cache.free_slots:
+                self.flush()
+            tokens = cache.lost(sequence)[: max(1, min(abi.MAX_ROWS, cache.free_slots))]
+            start = cache.computed(sequence)
+            cache.grow(sequence, start + len(tokens))
+            slots = cache.take_slots(len(tokens))
+            self._run(
+                [
+                    Row(sequence, start + i, token, slots[i], slots[i - 1] if i else -1,
+                        vector=cache.vector(sequence, start + i))
+                    for i, token in enumerate(tokens)
+                ]
+            )  # fmt: skip
+            cache.commit(sequence, slots)
+        cache.note_losses()
+
+    def _run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
         size = self._row_limit or len(rows)
         parts = [rows[start : start + size] for start in range(0, len(rows), size or 1)] or [rows]
         results: list[StepResult] = []
@@ -125,22 +178,31 @@ class Stepper:
     def _give_back(self, rows: Sequence[Row]) -> None:
         self._cache.release_slots([row.slot for row in rows])
 
-    def flush(self, redo: bool = True) -> None:
+    def flush(self) -> None:
         """Run empty steps until nothing is queued and all freed slots and pages are free."""
         while self._cache.queued or self._cache.leaving:
-            self._step((), redo)
+            self._step(())
 
-    def _step(self, rows: Sequence[Row], redo: bool = True) -> StepResult:
-        redone = not redo
+    def again(self, error: LoraError) -> bool:
+        """Whether what has failed may be tried again: once at once, if the failure may pass, else
+        after the boards were recovered. LoraError: what requests shall end with instead."""
+        if not isinstance(error, OF_BOARDS):
+            return False
+        self.saw(error)
+        if self._failed != self.rows and may_be_redone(error):
+            self._failed = self.rows
+            self.redone += 1
+            return True
+        return self.recovered(error)
+
+    def tried(self, act: Callable[[], Result]) -> Result:
+        """What `act` returns, tried again after failures."""
         while True:
             try:
-                return self._step_once(rows)
+                return act()
             except LoraError as error:
-                if not redone and may_be_redone(error):
-                    self.redone += 1
-                elif not redo or not self.recovered(error):
+                if not self.again(error):
                     raise
-                redone = True
 
     def recovered(self, error: LoraError) -> bool:
         """Whether the boards were recovered after this error. The step may then run again."""
@@ -160,11 +222,7 @@ class Stepper:
         if self.observer is not None:
             self.observer.saw(error)
 
-    def replay_step(self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]) -> None:
-        """A step outside the cache's books: a part of what the boards held is computed again."""
-        self._runner.step(self._adapted(rows), kv_ops, path)
-
-    def _step_once(self, rows: Sequence[Row]) -> StepResult:
+    def _step(self, rows: Sequence[Row]) -> StepResult:
         header = self._cache.next_header()
         if self.observer is not None:
             self.observer.before_step()

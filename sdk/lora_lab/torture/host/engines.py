@@ -10,8 +10,6 @@ from lora_cluster.dispatch.fleet import Fleet
 from lora_lab.torture.rig import Rig
 from lora_sdk.engine.engine import Engine
 
-SCRUB = "redo"  # "prove" is refused: a worker's weights are not those that are proved
-
 Opened = tuple[Any, list[Engine]]  # what computes texts, and the engines whose steps are watched
 
 
@@ -28,7 +26,7 @@ def plain(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> I
 def worker(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> Iterator[Opened]:
     """On two boards of this process; prompts are computed on `uris`."""
     prefill = f"boards:{','.join(uris)}"
-    with rig.opened(2, speculative, prefill=prefill, scrub=SCRUB, **options) as engine:
+    with rig.opened(2, speculative, prefill=prefill, **options) as engine:
         yield engine, [engine]
 
 
@@ -37,7 +35,7 @@ def fleet(rig: Rig, uris: Sequence[str], speculative: bool, **options: Any) -> I
     """A fleet: its worker on `uris`, its cluster on a board of this process."""
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(rig.opened(boards, speculative, scrub=SCRUB, **more, **options))
+            stack.enter_context(rig.opened(boards, speculative, **more, **options))
             for boards, more in ((None, {"devices": uris}), (1, {}))
         ]
         yield stack.enter_context(Fleet(engines[:1], engines[1:])), engines

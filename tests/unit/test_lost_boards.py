@@ -1,23 +1,35 @@
-"""Scripted boards that are replaced by empty ones: every sequence is computed again, and goes on
-with the tokens it would have had. Also with fewer rows and pages than before."""
+"""Scripted boards that are replaced by empty ones: what every sequence has committed is computed
+again, and it goes on with the tokens it would have had. Also with fewer rows and pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lora_host import abi
-from lora_host.errors import LinkError, LoraError, ModelError, RequestError
+from lora_host.errors import (
+    FailureFields,
+    HangError,
+    LinkError,
+    LoraError,
+    ModelError,
+    RequestError,
+    RowsLostError,
+)
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.kv.kv_op import KvOp
-from lora_sdk.recovery.replay import Replay
+from lora_sdk.spec.draft_model import DraftBoard, ModelDrafting
 from lora_sdk.step.rows import build_rows
 from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.tree_shape import TreeShape
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens, logits_of
 
+LOST = FailureFields(abi.ERR_TIMEOUT, "TIMEOUT")
 PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33, list(range(30, 60)) * 3]
 
 
@@ -42,7 +54,7 @@ class Replaced(Bench):
         def before() -> None:
             self.calls += 1
             if self.calls - 1 in self._lost:
-                raise RequestError("lost")  # is not redone
+                raise HangError("lost", failure=LOST)  # is not tried again
 
         runner.before_step = before
 
@@ -55,21 +67,12 @@ class Replaced(Bench):
         self.runner.greedy(*arguments)  # type: ignore[arg-type]
 
     def _replace(self, error: LoraError) -> bool:
-        if str(error) != "lost":
-            return False
-        while True:
-            self.runner = ScriptedRunner(self._new_pages, 3)
-            self._prepare(self.runner)
-            self.stepper.use(self.runner, self._row_limit)
-            replay = Replay(self.stepper.replay_step, self._row_limit, 128, abi.MAX_KV_OPS)
-            try:
-                replay.run(self.cache.lose(self._new_pages))
-            except RequestError as again:
-                if str(again) == "lost":
-                    continue
-                raise
-            self.replaced += 1
-            return True
+        self.runner = ScriptedRunner(self._new_pages, 3)
+        self._prepare(self.runner)
+        self.stepper.use(self.runner, self._row_limit)
+        self.cache.lose(self._new_pages)
+        self.replaced += 1
+        return True
 
 
 @pytest.mark.parametrize("loop", [False, True])
@@ -88,7 +91,7 @@ def test_boards_lost_at_any_step_change_nothing(loop: bool, row_limit: int, page
         assert bench.cache.free_pages == pages - 4
 
 
-def test_rows_in_slots_and_shared_pages_come_back() -> None:
+def test_committed_positions_come_back_and_open_rows_are_named() -> None:
     bench = Replaced(())
     first = bench.cache.open()
     prompt = list(range(50))
@@ -100,30 +103,76 @@ def test_rows_in_slots_and_shared_pages_come_back() -> None:
     bench.stepper.run(tree)
     bench._lost.add(bench.calls)
     under = build_rows(bench.cache, second, [10], after=tree[2].slot, logits=[0])
-    result = bench.stepper.run(under)
-    assert bench.replaced == 1 and result.logits is not None
-    assert result.logits[0].tobytes() == logits_of([*prompt, 7, 9, 10]).tobytes()
-    bench.cache.commit(second, [tree[0].slot, tree[2].slot, under[0].slot])
-    for sequence, tokens in ((first, prompt), (second, [*prompt, 7, 9, 10])):
+    with pytest.raises(RowsLostError):
+        bench.stepper.tried(lambda: bench.stepper.run(under, retry=True))
+    bench.cache.release_slots([under[0].slot])
+    assert bench.replaced == 1 and bench.cache.computed(second) == 0
+    with pytest.raises(RowsLostError):
+        bench.cache.commit(second, [tree[0].slot])
+    third = bench.cache.fork(second)
+    for sequence in (first, second, third):
         after = build_rows(bench.cache, sequence, [5], logits=[0])
         result = bench.stepper.run(after)
-        assert result.logits is not None
-        assert result.logits[0].tobytes() == logits_of([*tokens, 5]).tobytes()
-    assert bench.cache.pages(first)[0] == bench.cache.pages(second)[0]
+        assert result.logits is not None and bench.cache.length(sequence) == 50
+        assert result.logits[0].tobytes() == logits_of([*prompt, 5]).tobytes()
+        bench.cache.drop(sequence)
+    bench.stepper.flush()
+    assert bench.cache.free_slots == 128 and not bench.cache.has_lost
 
 
-def test_pages_that_do_not_fit_leave_the_books_alone() -> None:
+def test_a_draft_goes_on_with_the_tokens_that_it_has_accepted() -> None:
+    """Those whose rows were open too."""
     bench = Replaced(())
-    bench.cache.grow(bench.cache.open(), 300)
-    bench.cache.open(20)
-    before = bench.cache.free_pages
-    with pytest.raises(RequestError, match=r"need 30 KV pages .* have 25"):
-        bench.cache.lose(29)
-    assert bench.cache.free_pages == before and bench.cache.queued
+    opened: Any = SimpleNamespace(plan=SimpleNamespace(row_limit=16, context=300))
+    recovery: Any = None
+    board = DraftBoard(opened, bench.cache, bench.stepper, recovery)
+    drafting, tree = ModelDrafting(board, bench.cache.open()), TreeShape.by_width((1, 1))
+    drafting.accept([1, 2, 3])
+    assert drafting.propose(4, tree)[1] == greedy_tokens([1, 2, 3, 4], 1)[0]
+    bench._replace(LinkError("lost"))
+    drafting.accept([4])
+    assert drafting.propose(5, tree)[1:] == greedy_tokens([1, 2, 3, 4, 5], 2)
+    bench._lost.add(bench.calls + 1)  # the second level's, whose parent is lost
+    drafting.accept([5])
+    with pytest.raises(RowsLostError):
+        drafting.propose(6, tree)
+    assert drafting.propose(6, tree)[1:] == greedy_tokens([1, 2, 3, 4, 5, 6], 2)
+    drafting.close()
+    bench.stepper.flush()
+    assert bench.cache.free_slots == 128
+
+
+def test_lost_positions_without_pages_are_an_error() -> None:
+    bench = Replaced(())
+    first, second = bench.cache.open(), bench.cache.open()
+    for sequence in (first, second):
+        rows = build_rows(bench.cache, sequence, range(64))
+        bench.stepper.run(rows)
+        bench.cache.commit(sequence, [row.slot for row in rows])
+    bench.cache.lose(4 + 3)
+    bench.stepper.compute(first)
+    with pytest.raises(RequestError, match="exhausted"):
+        bench.stepper.compute(second)
+    bench.cache.close(first)
+    bench.stepper.flush()
+    bench.stepper.compute(second)
+
+
+def test_slots_that_are_all_taken_are_an_error_and_no_endless_wait() -> None:
+    bench = Replaced(())
+    sequence = bench.cache.open()
+    rows = build_rows(bench.cache, sequence, range(9))
+    bench.stepper.run(rows)
+    bench.cache.commit(sequence, [row.slot for row in rows])
+    bench.stepper.flush()
+    bench.cache.lose()
+    bench.cache.take_slots(128)
+    with pytest.raises(RequestError, match="scratch slots"):
+        bench.stepper.compute(sequence)
 
 
 def test_inputs_that_were_no_tokens_come_back() -> None:
-    """Committed, and in a fork and a slot."""
+    """Committed, and in a fork."""
     seen: dict[tuple[int, int], float] = {}
 
     class Noting:
@@ -142,15 +191,14 @@ def test_inputs_that_were_no_tokens_come_back() -> None:
         (slot,) = bench.cache.take_slots(1)
         bench.stepper.run([Row(sequence, at, 3, slot, vector=np.full(4, value, np.float16))])
         bench.cache.commit(sequence, [slot])
-    (slot,) = bench.cache.take_slots(1)
-    bench.stepper.run([Row(sequence, 2, 3, slot, vector=np.full(4, 3.5, np.float16))])
     child = bench.cache.fork(sequence)
     seen.clear()
     bench.runner = ScriptedRunner(40, 3)
-    contents = bench.cache.lose()
-    Replay(bench.stepper.replay_step, 64, 128, abi.MAX_KV_OPS).run(contents)
+    bench.cache.lose()
+    for one in (sequence, child):
+        bench.stepper.compute(one)
     of_child = {(child, 0): 1.5, (child, 1): 2.5}
-    assert seen == {(sequence, 0): 1.5, (sequence, 1): 2.5, (sequence, 2): 3.5, **of_child}
+    assert seen == {(sequence, 0): 1.5, (sequence, 1): 2.5, **of_child}
 
 
 def split(run: Callable[[Bench], StepResult], limit: int) -> tuple[StepResult, list[int]]:
