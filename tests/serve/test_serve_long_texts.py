@@ -47,10 +47,8 @@ def test_a_text_ends_where_it_is_too_long(
     }[field]
     error = wide.post(path, body).body["error"]
     assert (error["param"], error["code"]) == (field, "context_length_exceeded")
-    expected = (
-        f"This model's maximum context length is {CONTEXT} tokens. However, your {field} has "
-    )
-    assert error["message"] == f"{expected}over {CONTEXT} tokens; shorten it"
+    assert error["message"].startswith(f"This model's maximum context length is {CONTEXT} tokens.")
+    assert error["message"].endswith(f" has over {CONTEXT} tokens; shorten it")
     assert 100_000 < sum(made) < len(WORDS) // 4
 
 
