@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 _LARGE_BODIES = 6  # held at once
 _COUNTED = 1 << 18  # bytes of a text whose tokens are counted or cut, also beyond the context
-_AT_ONCE = 1 << 19  # bytes of a text that are made tokens at once, where it cannot be cut
+_AT_ONCE = 1 << 19  # bytes of a text, where it cannot be cut
 _CONTEXT = "This model's maximum context length is {} tokens. However,"
 """OpenAI's words, by which libraries know the error."""
 TOO_LONG = "context_length_exceeded"
@@ -261,6 +261,11 @@ class Service:
         ]
         return listed
 
+    @property
+    def part(self) -> int:
+        """Bytes of a text that are made tokens at once, at most."""
+        return max(_AT_ONCE, 4 * self.engine.context)
+
     def tokens(
         self, text: str, special: bool, field: str = "prompt", counted: bool = False
     ) -> list[int]:
@@ -273,7 +278,7 @@ class Service:
             self._check_bytes(len(text.encode("utf-8", "surrogatepass")), field, counted)
         most = max(engine.context, _COUNTED if counted else 0)
         try:
-            return engine.tokenizer.encode(text, special, most, max(_AT_ONCE, 4 * engine.context))
+            return engine.tokenizer.encode(text, special, most, self.part)
         except LongText as error:
             raise ApiError(
                 400, f"{_CONTEXT.format(engine.context)} your {field} has {error}; shorten it",
