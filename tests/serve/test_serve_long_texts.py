@@ -54,7 +54,7 @@ def test_a_text_ends_where_it_is_too_long(
 
 def test_tokens_are_counted_up_to_a_number(wide: Served) -> None:
     got = wide.post("/tokenize", {"prompt": WORDS})
-    assert got.status == 400 and "over 262144 tokens" in got.body["error"]["message"]
+    assert got.status == 400 and "over 524288 tokens" in got.body["error"]["message"]
     text = WORDS[:500_000]  # some 230,000 tokens
     got = wide.post("/tokenize", {"prompt": text})
     assert got.body["tokens"] == wide.engine.tokenizer.encode(text)

@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 _LARGE_BODIES = 6  # held at once
 _COUNTED = 1 << 18  # bytes of a text whose tokens are counted or cut, also beyond the context
+_MANY = 2 * _COUNTED  # tokens that are counted, at least
 _AT_ONCE = 1 << 19  # bytes of a text, where it cannot be cut
 _CONTEXT = "This model's maximum context length is {} tokens. However,"
 """OpenAI's words, by which libraries know the error."""
@@ -276,7 +277,7 @@ class Service:
         engine = self.engine
         if len(text) > engine.context:
             self._check_bytes(len(text.encode("utf-8", "surrogatepass")), field, counted)
-        most = max(engine.context, _COUNTED if counted else 0)
+        most = max(engine.context, _MANY if counted else 0)
         try:
             return engine.tokenizer.encode(text, special, most, self.part)
         except LongText as error:
