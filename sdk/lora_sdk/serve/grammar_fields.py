@@ -16,6 +16,10 @@ MAX_SCHEMA = 1 << 16  # characters
 MAX_GRAMMAR = 1 << 14
 MAX_REGEX = 1 << 12
 
+_NOT_AHEAD = '\n%llguidance {"no_forcing": true}\n'
+"""Behind each grammar, where the last word counts: a mask looks no further than a token. Else
+llguidance follows what is forced to its end for each of them, however long that is."""
+
 _AS_THEY_ARE = ("const", "enum", "default", "examples")
 """Keywords of a schema that hold values."""
 _BY_NAME = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -113,7 +117,9 @@ def schema_grammar(schema: Schema | str) -> str:
             raise ValueError("it allows no text")
         text = json.dumps(plain)
     # No free white space: a model may write it without end.
-    return LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+    whole = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+    schema = json.loads(whole)["grammars"][0]["json_schema"]
+    return f"start: %json {json.dumps(schema)}{_NOT_AHEAD}"
 
 
 def rewritten(schema: Any, change: Callable[[Schema], Any]) -> Any:
@@ -142,7 +148,8 @@ def _without_not(schema: Schema) -> Any:
 
 def _from_regex(regex: str) -> str:
     _check_size(regex, MAX_REGEX)
-    return LLMatcher.grammar_from_regex(regex)
+    whole = json.loads(LLMatcher.grammar_from_regex(regex))
+    return f"{whole['grammars'][0]['lark_grammar']}{_NOT_AHEAD}"
 
 
 def _from_choices(choices: list[str]) -> str:
@@ -151,7 +158,7 @@ def _from_choices(choices: list[str]) -> str:
 
 def _from_lark(grammar: str, limit: int = MAX_GRAMMAR) -> str:
     _check_size(grammar, limit)
-    return LLMatcher.grammar_from_lark(grammar)
+    return f"{grammar}{_NOT_AHEAD}"
 
 
 def _check_size(text: str, limit: int) -> None:

@@ -144,7 +144,7 @@ class _Told:
 
 async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
     fim = service.fim("input_suffix")
-    tokenizer, context = service.engine.tokenizer, service.engine.context
+    tokenizer, context, part = service.engine.tokenizer, service.engine.context, service.part
     new = context // 4 if body.n_predict < 0 else max(1, body.n_predict)
 
     def tokens() -> list[int]:
@@ -156,12 +156,12 @@ async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
                 param="n_predict", code=TOO_LONG,
             )  # fmt: skip
         text = (body.input_prefix + body.prompt)[-room * _LONGEST :]
-        prefix = tokenizer.encode(text, special=False)
-        suffix = tokenizer.encode(body.input_suffix[: room * _LONGEST], special=False)
+        prefix = tokenizer.encode(text, special=False, part=part)
+        suffix = tokenizer.encode(body.input_suffix[: room * _LONGEST], special=False, part=part)
         suffix = suffix[: max(room // 4, room - len(prefix))]
         prefix = prefix[max(0, len(prefix) - (room - len(suffix))) :]
         left = room - len(prefix) - len(suffix)
-        return [*begin, *_others(tokenizer, fim, body.input_extra, left),
+        return [*begin, *_others(tokenizer, fim, body.input_extra, left, part),
                 *fim.around(prefix, suffix)]  # fmt: skip
 
     try:
@@ -170,11 +170,13 @@ async def _prompt(service: Service, body: InfillBody) -> CompletionBody:
         raise from_engine(error, "input_prefix") from None
 
 
-def _others(tokenizer: Tokenizer, fim: Fim, extra: Sequence[Extra], room: int) -> list[int]:
+def _others(
+    tokenizer: Tokenizer, fim: Fim, extra: Sequence[Extra], room: int, part: int
+) -> list[int]:
     """The other files, the last ones that there is room for, each whole."""
 
     def encoded(mark: int | None, text: str) -> list[int]:
-        found = tokenizer.encode(text, special=False)
+        found = tokenizer.encode(text, special=False, part=part)
         return found if mark is None else [mark, *found]
 
     def head(name: str) -> list[int]:

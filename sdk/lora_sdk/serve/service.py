@@ -27,6 +27,7 @@ from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
 from lora_sdk.text.chat import find_template, read_template
 from lora_sdk.text.fim import Fim, fim_of
+from lora_sdk.text.tokenizer import LongText
 
 if TYPE_CHECKING:
     from lora_sdk.opening.options import Progress
@@ -39,6 +40,8 @@ T = TypeVar("T")
 
 _LARGE_BODIES = 6  # held at once
 _COUNTED = 1 << 18  # bytes of a text whose tokens are counted or cut, also beyond the context
+_MANY = 2 * _COUNTED  # tokens that are counted, at least
+_AT_ONCE = 1 << 19  # bytes of a text, where it cannot be cut
 _CONTEXT = "This model's maximum context length is {} tokens. However,"
 """OpenAI's words, by which libraries know the error."""
 TOO_LONG = "context_length_exceeded"
@@ -259,16 +262,29 @@ class Service:
         ]
         return listed
 
+    @property
+    def part(self) -> int:
+        """Bytes of a text that are made tokens at once, at most."""
+        return max(_AT_ONCE, 4 * self.engine.context)
+
     def tokens(
         self, text: str, special: bool, field: str = "prompt", counted: bool = False
     ) -> list[int]:
-        """The tokens of a request's text; its `field`. ApiError 400, before any is made, where it
-        has more bytes than so many tokens as the context has can stand for. `counted`: tokens
-        beyond the context are wanted, too, of a text that is not much longer."""
+        """The tokens of a request's text; its `field`. ApiError 400 where it has more bytes than so
+        many tokens as the context has can stand for, before any is made, or as soon as a long text
+        has more tokens. `counted`: tokens beyond the context are wanted, too, of a text that is not
+        much longer."""
         engine = self.engine
         if len(text) > engine.context:
             self._check_bytes(len(text.encode("utf-8", "surrogatepass")), field, counted)
-        return engine.tokenizer.encode(text, special=special)
+        most = max(engine.context, _MANY if counted else 0)
+        try:
+            return engine.tokenizer.encode(text, special, most, self.part)
+        except LongText as error:
+            raise ApiError(
+                400, f"{_CONTEXT.format(engine.context)} your {field} has {error}; shorten it",
+                param=field, code=TOO_LONG,
+            ) from None  # fmt: skip
 
     def _check_bytes(self, size: int, field: str, counted: bool) -> None:
         context, longest = self.engine.context, self.engine.tokenizer.longest

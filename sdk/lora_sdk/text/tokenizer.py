@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.text.cuts import PART, Cuts, cuts_of
 from lora_sdk.text.decoder_stages import byte_level_bytes, fallback_byte
 from lora_sdk.text.decoding import Decoding, decoders_of, stages_of
 from lora_sdk.text.panics import without_panic_reports
@@ -17,6 +18,10 @@ from lora_sdk.text.tokenizer_files import TokenizerFiles, one_line, tokenizer_fi
 
 _LONG = 1 << 12  # characters, a few milliseconds
 PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
+
+
+class LongText(RequestError):
+    """A text is too long for what it is wanted for."""
 
 
 class Tokenizer:
@@ -36,7 +41,7 @@ class Tokenizer:
         self.byte_fallback = "ByteFallback" in kinds
         self.joins_bytes = kinds == ["ByteLevel"]  # the text of tokens is that of their bytes
         # The package's own panics where there are fewer characters than may be cut.
-        self._cuts = any(one["type"] == "Strip" and one["stop"] for one in self._decoders or ())
+        self._strips = any(one["type"] == "Strip" and one["stop"] for one in self._decoders or ())
         self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
         self._added = self._backend.get_added_tokens_decoder()
         self._decoding: dict[bool, Decoding] = {}
@@ -52,8 +57,12 @@ class Tokenizer:
         """tokenizer.json, or what it would hold."""
         return self._files.definition()
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
-        """Token ids of `text`; with `special` also the special tokens that the tokenizer adds."""
+    def encode(
+        self, text: str, special: bool = True, most: int | None = None, part: int | None = None
+    ) -> list[int]:
+        """Token ids of `text`; with `special` also the special tokens that the tokenizer adds.
+        LongText, for texts above `PART`: there are over `most` tokens, told before all are made; or
+        more than `part` bytes would be made tokens at once."""
         if not isinstance(text, str):
             raise RequestError(f"the text is {text!r:.100}; expected a str")
         try:
@@ -64,7 +73,7 @@ class Tokenizer:
                 "byte that is not UTF-8; expected UTF-8"
             ) from None
         try:
-            ids = self._encoded(text, special)
+            ids = self._encoded(text, special, most, part)
         except BaseException as error:
             raise self._broken("encode", error) from None
         if ids and max(ids) >= self._vocabulary:
@@ -74,7 +83,20 @@ class Tokenizer:
             )
         return ids
 
-    def _encoded(self, text: str, special: bool) -> list[int]:
+    def _encoded(self, text: str, special: bool, most: int | None, part: int | None) -> list[int]:
+        if len(text) <= PART:
+            return self._at_once(text, special)
+        cuts, around = self._cuts, self._around if special else ([], [])
+        if cuts is None or around is None:
+            return self._at_once(_short(text, part), special)
+        ids = [*around[0]]
+        for one in cuts.parts(text):
+            ids += self._at_once(_short(one, part), False)
+            if most is not None and len(ids) > most:
+                raise LongText(f"over {most} tokens")
+        return ids + around[1]
+
+    def _at_once(self, text: str, special: bool) -> list[int]:
         """The package's ids. Batches alone let other threads run meanwhile; without the places of
         tokens in the text they take half of the time, and less memory."""
         if len(text) <= _LONG:
@@ -84,9 +106,26 @@ class Tokenizer:
         ids: list[int] = encoding.ids
         return ids
 
+    @cached_property
+    def _cuts(self) -> Cuts | None:
+        def encode(text: str) -> list[int]:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+            return ids
+
+        return cuts_of(self._backend, encode)
+
+    @cached_property
+    def _around(self) -> tuple[list[int], list[int]] | None:
+        """The special tokens before and behind a text, None where that cannot be told."""
+        plain, full = self.encode("a", special=False), self.encode("a")
+        for start in range(len(full) - len(plain) + 1):
+            if full[start : start + len(plain)] == plain:
+                return full[:start], full[start + len(plain) :]
+        return None
+
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
-        if self._cuts:
+        if self._strips:
             return self.decoding(skip_special).text(ids)
         try:
             text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
@@ -178,12 +217,7 @@ class Tokenizer:
     @property
     def begins_with(self) -> tuple[int, ...]:
         """The special tokens that the tokenizer adds before a text (BOS), () for none."""
-        plain = self.encode("a", special=False)
-        full = self.encode("a")
-        for start in range(len(full) - len(plain) + 1):
-            if full[start : start + len(plain)] == plain:
-                return tuple(full[:start])
-        return ()
+        return tuple(self._around[0]) if self._around else ()
 
     def spellings(self, word: str) -> tuple[tuple[int, ...], ...]:
         """Token sequences of a word: at the start of a text, and inside one (after a space)."""
@@ -207,6 +241,13 @@ def _load(files: TokenizerFiles) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
         raise ModelError(f"{files.path} cannot be read: {one_line(error)}") from None
+
+
+def _short(text: str, part: int | None) -> str:
+    """`text`, which is made tokens at once."""
+    if part is not None and (size := len(text.encode())) > part:
+        raise LongText(f"{size} bytes without a place where tokens end; expected at most {part}")
+    return text
 
 
 def _not_an_id(error: Exception) -> RequestError:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lora_host.errors import TransportError
+from lora_host.errors import TransportError, one_line
 from lora_lab.torture.campaign import Verdict
 from lora_lab.torture.faults import Fault, Run, draws_of
 from lora_lab.torture.folders import Folders, write_folders
@@ -94,7 +94,12 @@ class HostCampaign:
     def _want(self, place: Place, phase: str) -> Any:
         if phase not in self._wanted:
             found = self._run(place, self._folders, phase)
-            assert found.text is not None and found.handed, found
+            if found.text is None or not found.handed:
+                why = one_line(found.error or found.said or f"exit code {found.code}")
+                raise TransportError(
+                    f"a run of {phase} without a fault did not end with a text: {why}; expected "
+                    "boards that work, and a machine with time for them"
+                )
             self._wanted[phase] = found.text
         return self._wanted[phase]
 
