@@ -255,6 +255,15 @@ def test_values_that_overflow_name_layer_operation_and_row(llama: Path) -> None:
     assert "\n" not in message
 
 
+def test_the_row_that_overflows_is_named_alike_on_any_boards(llama: Path) -> None:
+    weights, found = loud(llama, "layer.0.k"), []
+    for boards in (1, 2, 4):
+        with opened(llama, boards, weights=weights) as runner, pytest.raises(ModelError) as caught:
+            run(runner, chain())
+        found.append(str(caught.value).partition(" on board")[0])
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("boards", [1, 4])
 def test_the_last_layer_computes_the_rows_whose_logits_are_wanted_alone(
     llama: Path, boards: int
