@@ -68,6 +68,16 @@ def inverse_factor(hessian: F32) -> F32:
     diagonal = np.einsum("ii->i", wide)
     diagonal[diagonal == 0] = 1.0  # an input that is always zero
     diagonal += DAMPING * diagonal.mean()
-    inverse = np.linalg.inv(wide)
-    lower = np.linalg.cholesky((inverse + inverse.T) / 2)
-    return np.ascontiguousarray(lower.T, np.float32)
+    lower = np.linalg.cholesky(wide[::-1, ::-1])  # so wide is U @ U.T, U the reverse of lower
+    return np.ascontiguousarray(_inverse_of_lower(lower)[::-1, ::-1], np.float32)
+
+
+def _inverse_of_lower(lower: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of a lower triangular matrix, by halves."""
+    if len(lower) <= BLOCK:
+        return np.tril(np.linalg.inv(lower))
+    half, found = len(lower) // 2, np.zeros_like(lower)
+    found[:half, :half] = first = _inverse_of_lower(lower[:half, :half])
+    found[half:, half:] = second = _inverse_of_lower(lower[half:, half:])
+    found[half:, :half] = -second @ (lower[half:, :half] @ first)
+    return found
