@@ -27,7 +27,9 @@ def write_glass(package: Path, language: str, folder: Path) -> Path:
     folder.mkdir(parents=True)
     with np.load(package / "weights" / f"{language}.npz") as file:
         fields = json.loads(str(file["__config__"]))
-        tensors = dict(_tensors({name: file[name] for name in file if name != "__config__"}, fields))
+        tensors = dict(
+            _tensors({name: file[name] for name in file if name != "__config__"}, fields)
+        )
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "float16",
