@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import glassllm
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,14 +17,16 @@ from lora_sdk import Engine
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import recommended
 from lora_sdk.quant.text import calibration_path, windows_of
-from tests.real.conftest import package
-from tests.real.glass import CONTEXT, write_glass
-from tests.real.test_tokenizers import TEXTS
+from tests.glass import CONTEXT, write_glass
 
 PROMPTS = (
     "Alice was beginning to", "The Queen", "`Curiouser", "Off with", "Capitu olhou", "Era uma vez",
     "  two  spaces", "A\nB", "O senhor", "said the", "It was", "x", "1, 2, 3", "Why?", "(", "a a a",
     "Bentinho", "the Mock Turtle", "Down, down", "no fim",
+)  # fmt: skip
+TEXTS = (
+    "", "   ", "\n\n a\n ", "e\u0301 \u00e9", "Voc\u00ea n\u00e3o", "\U0001f600 x", "<bos><eos>",
+    "\u2581a", "\t\r\x00", "a" * 90, "1,234.5 \u2014 \u201cquoted\u201d",
 )  # fmt: skip
 NEW, MARGIN = 24, 0.02
 FLOOR_W8A8 = 0.009
@@ -47,13 +49,11 @@ class Glass:
 @pytest.fixture(scope="module", params=["en", "pt"])
 def glass(
     request: pytest.FixtureRequest,
-    pytestconfig: pytest.Config,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Glass:
-    path = package(pytestconfig, "glassllm")
     folder = tmp_path_factory.mktemp("glass") / request.param
-    own = import_module("glassllm").load_pretrained(request.param)
-    return Glass(*own, write_glass(path, request.param, folder))
+    own = glassllm.load_pretrained(request.param)
+    return Glass(*own, write_glass(Path(glassllm.__file__).parent, request.param, folder))
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
@@ -81,13 +81,13 @@ def bits(logits: NDArray[np.float32], tokens: list[int]) -> float:
     return float((sums - wide[np.arange(len(wide)), tokens[1:]]).sum() / np.log(2))
 
 
-def text_of(language: str) -> str:
-    """What the models know: the end of the calibration text, whose start `quantize` takes."""
-    return calibration_path().read_text()[-20000:]
+def text() -> str:
+    """The end of a novel."""
+    return calibration_path().read_text()[-6000:]
 
 
 def test_bits_per_byte_are_the_packages(glass: Glass, boards: Engine) -> None:
-    tokens = glass.tokenizer.encode(text_of("en"))
+    tokens = glass.tokenizer.encode(text())
     wanted = found = 0.0
     for start in range(0, len(tokens) - CONTEXT, CONTEXT):
         window = tokens[start : start + CONTEXT]
@@ -105,9 +105,9 @@ def test_bits_per_byte_are_the_packages(glass: Glass, boards: Engine) -> None:
 
 def test_tokens_are_the_packages(glass: Glass) -> None:
     with Engine(model=glass.folder, context=CONTEXT) as engine:
-        for text in (*TEXTS, *PROMPTS, text_of("en")):
-            wanted = glass.tokenizer.encode(text)
-            assert engine.tokenizer.encode(text, special=False) == wanted, text
+        for one in (*TEXTS, *PROMPTS, text()):
+            wanted = glass.tokenizer.encode(one)
+            assert engine.tokenizer.encode(one, special=False) == wanted, one
             known = glass.tokenizer.decode(wanted)
             if "\u2047" not in known:
                 assert engine.tokenizer.decode(wanted, skip_special=False) == known
