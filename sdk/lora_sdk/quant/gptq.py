@@ -68,7 +68,8 @@ def inverse_factor(hessian: F32) -> F32:
     diagonal = np.einsum("ii->i", wide)
     diagonal[diagonal == 0] = 1.0  # an input that is always zero
     diagonal += DAMPING * diagonal.mean()
-    lower = np.linalg.cholesky(wide[::-1, ::-1])  # so wide is U @ U.T, U the reverse of lower
+    lower: NDArray[np.float64] = np.linalg.cholesky(wide[::-1, ::-1])
+    # wide is U @ U.T, where U is lower in reverse order, so the factor is U's inverse
     return np.ascontiguousarray(_inverse_of_lower(lower)[::-1, ::-1], np.float32)
 
 
