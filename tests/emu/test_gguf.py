@@ -19,6 +19,7 @@ from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.plan.overlay_choice import check_overlay
 from lora_sdk.plan.report import report
+from lora_sdk.quant.dense import dequantized
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.resolve import kind_of
@@ -94,6 +95,19 @@ def test_quantizing_a_file_gives_the_folders_weights(
     assert Checkpoint.open(tmp_path / "a").config == Checkpoint.open(tmp_path / "b").config
     with Engine(model=tmp_path / "b") as engine:
         assert engine.generate("hello", max_tokens=2).outputs[0].token_ids
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
+def test_a_file_in_blocks_is_quantized_from_its_dequantized_values(
+    kind: str, tmp_path: Path
+) -> None:
+    path = write_gguf(WHICH, tmp_path / "a.gguf", matrices_as(kind), 3.0)
+    windows = [list(range(3, 40))]
+    quantize(path, tmp_path / "out", Recipe("w8a8", kv="fp16", smooth=False), windows)
+    found = dequantized(Checkpoint.open(tmp_path / "out"), "layer.1.up")
+    wanted = dequantized(Checkpoint.open(path), "layer.1.up")
+    off = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+    assert 0 < off < 0.02
 
 
 def test_inspect_says_what_boards_make_of_it(tmp_path: Path) -> None:

@@ -233,13 +233,17 @@ def test_loading_reports_every_byte(llama: Path) -> None:
     assert seen[-1] == (total, total) and [at for at, _ in seen] == sorted({at for at, _ in seen})
 
 
-def loud(folder: Path, wanted: str) -> Checkpoint:
-    """A model of which one matmul overflows FP16."""
+def loud(folder: Path, wanted: str, uneven: bool = False) -> Checkpoint:
+    """A model of which one matmul overflows FP16; `uneven`: in each output for other rows."""
 
     class Loud(Checkpoint):
         def stored(self, name: str) -> Stored:
             found = super().stored(name)
             values = np.full(found.array.shape, 60000, np.float16)
+            if uneven:
+                values = (values * np.random.default_rng(9).normal(0, 0.028, values.shape)).astype(
+                    np.float16
+                )
             return replace(found, array=values, kind="F16") if name == wanted else found
 
     return Loud.open(folder)
@@ -253,6 +257,16 @@ def test_values_that_overflow_name_layer_operation_and_row(llama: Path) -> None:
     assert "layer 0 matrix o wrote" in message
     assert re.search(r"first in row (\d) \(sequence 0, position \1\) on board \d;", message)
     assert "\n" not in message
+
+
+def test_the_row_that_overflows_is_named_alike_on_any_boards(llama: Path) -> None:
+    weights, found = loud(llama, "layer.0.k", uneven=True), []
+    for boards in (1, 2, 4):
+        with opened(llama, boards, weights=weights) as runner, pytest.raises(ModelError) as caught:
+            run(runner, chain())
+        found.append(str(caught.value).partition(" on board")[0])
+    print(found)
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("boards", [1, 4])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lora_sdk import Engine
-from lora_sdk.engine.evaluation import evaluate_text
+from lora_sdk.engine.evaluation import evaluate_text, plan_text
+from lora_sdk.quant.reference import bits_of
+from lora_sdk.text.windows import Window
 from tests.real.reference import Reference
 
 pytestmark = pytest.mark.real
@@ -24,7 +27,7 @@ NEW = 6
 MARGIN = 0.05
 """Logits: FP16 of boards against float32 may choose the other of two that are as near."""
 TEXT = Path(__file__).parents[2] / "models" / "calibration.txt"
-BYTES = 2000
+BYTES, STRIDE = 20000, 1792
 
 
 def test_greedy_texts_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
@@ -41,17 +44,17 @@ def test_greedy_texts_are_those_of_transformers(engine: Engine, reference: Refer
     assert others <= len(PROMPTS) * NEW // 20
 
 
+def bits_of_window(reference: Reference, tokens: Sequence[int], window: Window) -> float:
+    """Bits of the window's scored tokens, some rows of logits in FP64 at a time."""
+    logits = reference.logits(tokens[window.start : window.stop - 1])
+    return bits_of(logits[window.scored - 1 - window.start :], tokens[window.scored : window.stop])
+
+
 @pytest.mark.parametrize("engine", [2], indirect=True)
 def test_bits_per_byte_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
     data = TEXT.read_bytes()[:BYTES].decode(errors="ignore").encode()
-    found = evaluate_text(engine, data)
-    begin = engine.tokenizer.begins_with
-    tokens = [*begin, *engine.tokenizer.encode(data.decode(), special=False)]
-    logits = reference.logits(tokens)[:-1].astype(np.float64)
-    top = logits.max(axis=1, keepdims=True)
-    sums = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
-    bits = (sums - logits[np.arange(len(logits)), tokens[1:]]).sum() / np.log(2)
-    bits += 0 if begin else np.log2(engine.config.vocabulary)
-    wanted = bits / len(data)
-    assert found.windows == 1
-    assert abs(found.bits_per_byte / wanted - 1) < 1e-3, (found.bits_per_byte, wanted)
+    found = evaluate_text(engine, data, STRIDE)
+    plan = plan_text(engine, data, STRIDE)
+    wanted = plan.bits + sum(bits_of_window(reference, plan.tokens, one) for one in plan.windows)
+    assert found.windows == len(plan.windows) > 1
+    assert abs(found.bits / wanted - 1) < 1e-3, (found.bits, wanted)

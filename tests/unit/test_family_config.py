@@ -257,6 +257,8 @@ def test_defaults_of_gemma(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         RopeConfig("default", 1e4),
     )
     assert three.rope_of(0) is three.local_rope and three.rope_of(5) is three.rope
+    capped = load(tmp_path, {"model_type": "gemma3_text", "attn_logit_softcapping": 50.0})
+    assert capped.score_cap == 50
     short = load(tmp_path, {"model_type": "gemma3_text", "max_position_embeddings": 4096})
     assert short.windows == () and short.local_layers == three.local_layers  # none is reached
     assert caplog.records == []

@@ -199,6 +199,14 @@ def without_blocks(config: ModelConfig) -> ModelConfig:
     return replace(config, quantization=rest if rest.quantized else None)
 
 
+def dequantized_blocks(config: ModelConfig) -> ModelConfig:
+    """A model's configuration with matrices in blocks of GGUF files as FP16, of every kind."""
+    found = config.quantization
+    if found is None or any(form.weights.gguf is None for form in found.formats.values()):
+        return config
+    return replace(config, quantization=None)
+
+
 def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
     """The format of one matmul of a model, whose columns are those of the matrices `names`."""
     found = config.quantization

@@ -65,6 +65,7 @@ class LayerCalibration:
         self._recipe = recipe
         self._parameters = parameters
         self._record = record
+        self._rounded: dict[str, Rounded] = {}
         self.result = LayerResult()
 
     def run(self, modules: Sequence[FileModule]) -> LayerResult:
@@ -150,15 +151,20 @@ class LayerCalibration:
         if choice.strength is None:
             return choice
 
+        tried_so: list[tuple[F32, Rounded]] = []
+
         def rounded(wide: F32, s: F32) -> F32:
             hessian = inputs.divided(s).hessian
             found = round_weights(np.ascontiguousarray(wide.T), self._recipe, hessian)
+            tried_so.append((s, found))
             dequantized: F32 = found.weights().T
             return dequantized
 
-        return choose(
+        choice = choose(
             iter([(choice.strength, choice.divisor)]), len(w), self._loss(inputs.rows, w, rounded)
         )
+        self._rounded[role] = next(one for s, one in tried_so if np.array_equal(s, choice.divisor))
+        return choice
 
     def _rounded_plainly(self, w: F32, _: F32) -> F32:
         return rounded_plainly(w, self._recipe)
@@ -194,7 +200,9 @@ class LayerCalibration:
         """Round all matrices that read one input together."""
         inputs, names = self._record.inputs[role], self._roles[role]
         x, w = inputs.rows, self._joined(names)
-        found = round_weights(np.ascontiguousarray(w.T), self._recipe, inputs.hessian)
+        found = self._rounded.pop(role, None)  # nothing has changed since a divisor was chosen
+        if found is None:
+            found = round_weights(np.ascontiguousarray(w.T), self._recipe, inputs.hessian)
         scale = None
         if self._recipe.static:
             scale = input_scale(x, np.square(w).sum(axis=1))

@@ -5,6 +5,7 @@ Scales are those of rounding to nearest, so the order leaves groups where they a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,18 @@ def inverse_factor(hessian: F32) -> F32:
     diagonal = np.einsum("ii->i", wide)
     diagonal[diagonal == 0] = 1.0  # an input that is always zero
     diagonal += DAMPING * diagonal.mean()
-    inverse = np.linalg.inv(wide)
-    lower = np.linalg.cholesky((inverse + inverse.T) / 2)
-    return np.ascontiguousarray(lower.T, np.float32)
+    lower = np.linalg.cholesky(wide[::-1, ::-1])
+    # wide is U @ U.T, where U is lower in reverse order, so the factor is U's inverse
+    return np.ascontiguousarray(_inverse_of_lower(lower)[::-1, ::-1], np.float32)
+
+
+def _inverse_of_lower(lower: NDArray[Any]) -> NDArray[Any]:
+    """The inverse of a lower triangular matrix, by halves."""
+    if len(lower) <= BLOCK:
+        small: NDArray[Any] = np.tril(np.linalg.inv(lower))
+        return small
+    half, found = len(lower) // 2, np.zeros_like(lower)
+    found[:half, :half] = first = _inverse_of_lower(lower[:half, :half])
+    found[half:, half:] = second = _inverse_of_lower(lower[half:, half:])
+    found[half:, :half] = -second @ (lower[half:, :half] @ first)
+    return found

@@ -14,6 +14,7 @@ from lora_sdk import __version__
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
+from lora_sdk.model.quantization import dequantized_blocks
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
@@ -69,7 +70,7 @@ def quantize(
     no new folder `out`, or kept work of other arguments. ModelError: an invalid model, or one that
     is quantized already."""
     check_new(out)
-    config = load_config(model)
+    config = dequantized_blocks(load_config(model))
     if config.quantization is not None:
         raise RequestError(f"{model}: is quantized already; use the original model")
     recipe.check(config)
