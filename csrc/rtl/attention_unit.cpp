@@ -26,8 +26,7 @@ class AttentionUnit : public SimulatedUnit {
                 uint64_t *cycles) override {
         DisturbedUnit<VAttention> unit{
             unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
-            [](const VAttention &one) -> uint32_t { return one.state; },
-            LORA_RTL_ATTENTIONS - 1};
+            [](const VAttention &one) -> uint32_t { return one.state; }, LORA_RTL_ATTENTIONS - 1};
         int status = run_disturbed(unit, other_, call, how, counts, cycles);
         take_counts(unit_, call);
         return status;

@@ -44,8 +44,8 @@ template <class Unit> class CheckedPorts {
     bool write_left() const { return write_left_; }
     size_t under_way() const { return asked_.size(); } /* reads without an answer */
 
-    /* The unit sees an abort in this cycle: from the next one on it may offer what is left only, and
-     * `others` at its port what they had on offer behind that. */
+    /* The unit sees an abort in this cycle: from the next one on it may offer what is left only,
+     * and `others` at its port what they had on offer behind that. */
     void stop(uint32_t others) {
         stopped_ = true;
         reads_behind_ = writes_behind_ = others;

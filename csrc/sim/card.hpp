@@ -27,8 +27,8 @@ class Card {
 
     Card(const CardMemory &memory, Timing &timing, uint32_t kind, uint32_t serial)
         : words_(memory, timing), lists_(memory, timing), banks_(timing.config),
-          lines_(memory, timing, banks_), channels_(memory, timing, banks_), pages_(memory, timing, banks_),
-          links_(timing), times_(timing.config, serial) {
+          lines_(memory, timing, banks_), channels_(memory, timing, banks_),
+          pages_(memory, timing, banks_), links_(timing), times_(timing.config, serial) {
         context_.threads(1);
         context_.randReset(2); // registers begin with any bits
         context_.randSeed(static_cast<int>(timing.config.seed & 0x7fffffff) | 1);

@@ -61,7 +61,7 @@ def run(folder: Path, library: Path | None = None) -> dict[str, Any]:
         "logits": found.logits.size,
         "digest": hashlib.sha256(found.logits.tobytes()).hexdigest(),
     }
-    return result | (_timed(plan, [*runs_of(told).values()][0][-1]) if told else {})
+    return result | (_timed(plan, next(iter(runs_of(told).values()))[-1]) if told else {})
 
 
 def _timed(plan: Plan, step: Run) -> dict[str, Any]:
