@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         OverlayError,
         PlacementError,
         RequestError,
+        RowsLostError,
         TransportError,
     )
     from lora_sdk.engine.engine import Engine
@@ -57,6 +58,7 @@ _HOMES = {
         "OverlayError",
         "PlacementError",
         "RequestError",
+        "RowsLostError",
         "TransportError",
     ),
     "lora_sdk.model.demo": ("demo_model_path",),
@@ -103,6 +105,7 @@ __all__ = [
     "RequestError",
     "Result",
     "Row",
+    "RowsLostError",
     "SamplingParams",
     "SpeculationOptions",
     "SpeculationStatistics",
