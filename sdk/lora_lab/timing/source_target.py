@@ -75,9 +75,8 @@ class SourceTarget:
             config = quantized_as(config, overlay.precision)
             assert config.quantization is not None
             config = replace(config, quantization=replace(config.quantization, kv=KV[name]))
-            notes.append(
-                f"the model is in FP16: timed as W4A8, lm_head in INT8, K and V in {KV[name].upper()}"
-            )
+            kind = KV[name].upper()
+            notes.append(f"the model is in FP16: timed as W4A8, lm_head in INT8, K and V in {kind}")
         plan = make_plan(config, overlay, load_board(overlay.board.name), 1)
         self.name, self.board, self.boards = name, overlay.board.name, 1
         self.notes: tuple[str, ...] = tuple(notes)
