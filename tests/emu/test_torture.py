@@ -256,7 +256,7 @@ def test_a_run_that_does_not_end_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch
             time.sleep(0.01)
 
     monkeypatch.setitem(PHASES, "prefill", Phase(sleeps))
-    monkeypatch.setattr(campaigns, "SECONDS", 0.1)
+    monkeypatch.setattr(campaigns, "SECONDS", 1.0)
     campaign = Campaign(rig, minimise=False)
     campaign._wanted["prefill"] = "text"
     run = one(BY_NAME["lane down"], "prefill")
