@@ -36,7 +36,7 @@ def wanted(model: Path) -> Any:
 
 
 class Gate:
-    """Stops the worker before its part of that number."""
+    """Stops the worker before its part of that number. `then`: once, behind the first stop."""
 
     def __init__(self, engine: Engine, part: int, then: Callable[[], None] = lambda: None) -> None:
         assert engine._workers is not None
@@ -62,7 +62,8 @@ class Gate:
             if number == self._part:
                 self.reached.set()
                 self.open.wait(20)
-                self._then()
+                then, self._then = self._then, lambda: None  # the worker may come here again
+                then()
             self.handed.append(number)
             give(part)
 

@@ -86,9 +86,9 @@ template <class Array> class CheckedPorts<AdaptedArray<Array>> {
     bool read_left() const { return array_.read_left() || adapter_.read_left(); }
     bool write_left() const { return array_.write_left() || adapter_.write_left(); }
     size_t under_way() const { return array_.under_way() + adapter_.under_way(); }
-    void stop() {
-        array_.stop();
-        adapter_.stop();
+    void stop(uint32_t others) {
+        array_.stop(others);
+        adapter_.stop(others);
     }
     void reset() {
         array_.reset();

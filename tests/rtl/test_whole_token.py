@@ -15,10 +15,10 @@ import pytest
 
 from lora_lab.synth.folder import synthesize
 from lora_sdk.quant.recipe import Recipe
-from tests.rtl import simulated_layer
 from tests.rtl.card_build import build
 from tests.rtl.whole_token import CHANNELS
 from tests.rtl_rig import ROOT
+from tests.unit import simulated_layer
 
 pytestmark = [pytest.mark.rtl, pytest.mark.long]
 HOURS = 3  # half an hour of an idle core

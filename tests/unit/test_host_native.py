@@ -83,7 +83,7 @@ def test_every_status_has_a_name_and_a_class() -> None:
 def test_errors_are_one_tree() -> None:
     kinds = [value for value in vars(errors).values() if isinstance(value, type)]
     tree = [kind for kind in kinds if issubclass(kind, Exception)]
-    assert all(issubclass(kind, errors.LoraError) for kind in tree) and len(tree) == 10
+    assert all(issubclass(kind, errors.LoraError) for kind in tree) and len(tree) == 11
     assert issubclass(errors.HangError, errors.TransportError)
 
 
