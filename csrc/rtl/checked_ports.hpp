@@ -46,7 +46,7 @@ template <class Unit> class CheckedPorts {
 
     /* The unit sees an abort in this cycle: from the next one on it may offer what is left only,
      * and `others` at its port what they had on offer behind that. */
-    void stop(uint32_t others) {
+    void stop(uint32_t others = 0) {
         stopped_ = true;
         reads_behind_ = writes_behind_ = others;
     }

@@ -45,7 +45,7 @@ module magnitude_add
   // 3: one place down behind a carry, and round, which may carry into the exponent; without its leading bit it is subnormal
   always_ff @(posedge clk) begin
     automatic logic carry = sum_2[26];
-    automatic logic [25:0] placed = carry ? {sum_2[26:2], sum_2[1] | sum_2[0]} : sum_2[25:0];
+    automatic logic [24:0] placed = carry ? {sum_2[25:2], sum_2[1] | sum_2[0]} : sum_2[24:0];
     automatic logic up = placed[1] && (placed[2] || placed[0] || sticky_2);
     automatic logic [30:0] rounded =
         {carry ? above_2 : sum_2[25] ? exponent_2 : 8'd0, placed[24:2]} + {30'd0, up};

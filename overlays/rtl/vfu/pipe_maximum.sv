@@ -98,16 +98,16 @@ module pipe_maximum
     if (state == ROW) {best, best_line} <= '0;
   end
 
-  logic [31:0] value, token;
+  logic [31:0] highest, token;
   logic row_ends;
-  assign value = value_of(best.minus, best.key);
+  assign highest = value_of(best.minus, best.key);
   assign token = command.first + {7'd0, best_line, best.column};
   assign write_valid = state == WRITE;
   assign write_line = {6'd0, y_row[31:6]};
   assign write_bytes = 64'hff << {y_row[5:3], 3'd0};
-  assign write_data = {8{token, value}};
+  assign write_data = {8{token, highest}};
   assign row_ends = write_valid && write_ready;
-  assign bad_valid = row_ends && value[30:23] == 8'd255;
+  assign bad_valid = row_ends && highest[30:23] == 8'd255;
   assign finished = row_ends && row + 7'd1 == command.rows;
   always_ff @(posedge clk) begin
     unique case (state)
