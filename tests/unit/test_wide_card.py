@@ -51,7 +51,7 @@ def test_several_boards_are_told_to_be_too_good() -> None:
     notes = [make_target("wide-u280", None, CONFIG, boards).notes for boards in (1, 4)]
     assert [any("too good" in note for note in one) for one in notes] == [False, True]
     head = PAGE.partition("## What it would reach")[2].partition("## How a layer goes")[0]
-    told = "324.3 and\n458.6"
+    told = "324.3 and\n458.5"
     assert "figures of four boards are too good" in head and told in head
     card = changed(wide_card("wide-u280"), part_cycles=39)
     target = make_target("wide-u280", None, CONFIG, 4)
