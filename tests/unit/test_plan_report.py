@@ -192,6 +192,23 @@ def test_a_shape_has_the_precision_of_the_overlay_as_in_the_laboratory() -> None
     assert modelled["modelled_ms_a_token"] == pytest.approx(report.latency_ms, rel=1e-12)
 
 
+def test_columns_are_timed_by_the_units_of_the_source() -> None:
+    """With the K and V that the laboratory's design has, in the same time."""
+    asked = ["--model", "llama2-7b", "--overlay", "lora_channels_u280"]
+    modelled = planned(*asked)["modelled"][0]
+    assert modelled["units"] == "simulated"
+    lines = CliRunner().invoke(command, asked).output.splitlines()
+    assert any(line.startswith("modelled, units as simulated: ") for line in lines)
+    told = f"it is {modelled['modelled_tokens_per_second']:.1f} (`lora plan "
+    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text(encoding="utf-8")
+    assert told in page
+    static = make_target("channels-u280", None, shape_config("llama2-7b"), 1)
+    report = token_time(static, "", 128)
+    assert report.latency_ms < modelled["modelled_ms_a_token"] < 2 * report.latency_ms
+    spread = planned(*asked, "--boards", "2")["modelled"][0]  # whose waits the units' costs lack
+    assert "units" not in spread
+
+
 def test_a_beam_search_that_is_longer_than_the_model_says_that_it_has_no_times() -> None:
     asked = ["--model", "gpt2-345m", "--beams", "4", "--prompt", "1024", "--response", "1024"]
     said = " ".join(CliRunner().invoke(command, asked).output.split())

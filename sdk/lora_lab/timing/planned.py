@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lora_host.sim import MEMORY_NS
+from lora_lab.timing.card_costs import card_costs
+from lora_lab.timing.card_step import card_step_of
+from lora_lab.timing.card_time import CardTiming
+from lora_lab.timing.ops import DISPATCH
 from lora_lab.timing.overlay_time import OverlayTiming
 from lora_lab.timing.report import shares_text
+from lora_lab.timing.source_target import LINE_RATE, SOURCE_LANES
 from lora_lab.timing.step import decode
+from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
 
 UNITS = "  ideal: of the overlay's size; dispatch is the firmware's"
+SIMULATED = (
+    f"  by cycles of the source's units in simulation, banks of {LINE_RATE:g} of a line a cycle, "
+    "without host accesses and sums of weights; no card has run it"
+)
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -17,7 +30,10 @@ if TYPE_CHECKING:
 
 def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
     """Modelled milliseconds of one plain token early in the context and at its end, with dispatch,
-    host accesses and sums of weights; `units_ms` without them."""
+    host accesses and sums of weights; `units_ms` without them. Of one board whose overlay places
+    columns: by the units of the hardware source, without host accesses and sums."""
+    if plan.overlay.channels and plan.size == 1:
+        return _of_source(config, plan)
     timing = OverlayTiming(config, plan)
     found = []
     for context in sorted({min(128, plan.context), plan.context}):
@@ -36,14 +52,40 @@ def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
     return found
 
 
+def _of_source(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
+    clock = float(plan.overlay.clock_hz)
+    costs = replace(card_costs(), lanes=SOURCE_LANES, line_rate=LINE_RATE)
+    commands = lower(config, plan, 0, unit_scales(config))
+    card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * clock, costs)
+    found = []
+    for context in sorted({min(128, plan.context), plan.context}):
+        step = card_step_of(decode(context))
+        time = card.step(step)
+        by = time.timeline.by | {DISPATCH: card.besides(step)}
+        found.append(
+            {
+                "context": context,
+                "modelled_ms_a_token": time.cycles / clock * 1e3,
+                "modelled_tokens_per_second": clock / time.cycles,
+                "units_ms": time.timeline.cycles / clock * 1e3,
+                "shares": {name: part / time.cycles for name, part in by.items()},
+                "units": "simulated",
+            }
+        )
+    return found
+
+
 def token_lines(times: list[dict[str, Any]]) -> list[str]:
     """The times as text."""
     lines = []
+    simulated = any(entry.get("units") == "simulated" for entry in times)
+    units = "units as simulated" if simulated else "ideal units not built"
+    counted = "" if simulated else ", everything counted"
     for entry in times:
         lines += [
-            f"modelled, ideal units not built: {entry['modelled_ms_a_token']:.3f} ms per token at "
-            f"context {entry['context']}, {entry['modelled_tokens_per_second']:.1f} tokens/s, "
-            "everything counted",
+            f"modelled, {units}: {entry['modelled_ms_a_token']:.3f} ms per token at "
+            f"context {entry['context']}, {entry['modelled_tokens_per_second']:.1f} tokens/s"
+            f"{counted}",
             f"  {shares_text(entry['shares'], 1.0)}",
         ]
-    return [*lines, UNITS]
+    return [*lines, SIMULATED if simulated else UNITS]
