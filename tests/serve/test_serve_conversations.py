@@ -96,7 +96,7 @@ def test_a_loop_of_tools(target: Served, append: Callable[[Any], Any]) -> None:
     of the same conversation without additions."""
     history, bare = list(MESSAGES), list(MESSAGES)
     for turn in range(4):
-        forced = {"guided_choice": [CALL if turn < 3 else "It is hot."], "max_tokens": 60}
+        forced = {"guided_choice": [CALL if turn < 3 else "It is hot."], "max_tokens": 200}
         got = ask(target, history, tools=TOOLS, extra_body=forced).choices[0]
         history.append(append(got.message))
         bare.append(clean(got.message))
