@@ -17,7 +17,7 @@ class ChannelMemory {
     void drive(VCard &c, uint64_t now) {
         uint32_t ready = 0, valid = 0, error = 0;
         for (uint32_t i = 0; i < reads_.size(); i++) {
-            if (banks_[i].free_within(now) && timing_.unless(8)) ready |= 1u << i;
+            if (banks_[i].free(now) && timing_.unless(8)) ready |= 1u << i;
             if (reads_[i].empty()) continue;
             const Request &it = reads_[i].front();
             if (timing_.random() ? !timing_.unless(4) : it.due > now) continue;

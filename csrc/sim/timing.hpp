@@ -12,9 +12,8 @@ class Pace {
   public:
     explicit Pace(uint32_t spacing = 0) : spacing_(spacing) {}
 
-    bool free(uint64_t now) const { return free_ <= now << 16; }
-    // Or becomes so within this cycle: no part of one is lost between two events.
-    bool free_within(uint64_t now) const { return free_ < (now + 1) << 16; }
+    // Or becomes free within this cycle: no part of one is lost between two events.
+    bool free(uint64_t now) const { return free_ < (now + 1) << 16; }
     // The first cycle from `now` on at which one may be.
     uint64_t take(uint64_t now) {
         if (free_ < now << 16) free_ = now << 16;

@@ -169,6 +169,12 @@ def _check(overlay: Overlay, onchip: int) -> None:
         )
 
 
+def line_rate(overlay: Overlay) -> float:
+    """Lines a cycle that a weight bank gives on simulated cards, by the board's data."""
+    bank = overlay.board.banks[overlay.weight_banks[0]]
+    return min(1.0, bank.bandwidth / (_LINE * overlay.clock_hz))
+
+
 def _config(overlay: Overlay, boards: int, bench: Bench) -> _Config:
     """Times of the board's data in cycles of the overlay's clock."""
     clock, links = overlay.clock_hz, overlay.links

@@ -33,7 +33,7 @@ def several(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize(
     "heads", [(8, 4, 2), (9, 3, 3), (7, 7, 1), (5, 1, 5), (1, 1, 1), (13, 7, 2)]
 )
-def test_heads_are_dealt(several: Any, kind: str, heads: tuple[int, int, int]) -> None:
+def test_heads_of_each_unit(several: Any, kind: str, heads: tuple[int, int, int]) -> None:
     assert Attention(kind, 40, (70, 33, 5), 3, heads, seed=heads[0]).same(several)
 
 

@@ -22,6 +22,7 @@ from lora_host import cluster, sim
 from lora_host.overlay import load_overlay
 from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_time import CardTiming
+from lora_lab.timing.source_target import LINE_RATE
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.model_plan import Plan
@@ -34,7 +35,6 @@ from tests.rtl.step_cycles import Run, runs_of
 OVERLAY = "lora_channels_u280"
 CHANNELS = 32
 STEP = Step(127, commits=1)
-LINE_RATE = 0.75  # of the floors in docs/wide_card.md
 
 
 def run(folder: Path, library: Path | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ module attention
 ) (
     input  logic         clk,
     input  logic         rst,
-    input  logic [2:0]   unit,           // its number, and the last one's: heads are dealt to them (head_walk)
+    input  logic [2:0]   unit,           // its number, and the last one's: which heads are its own (head_walk)
     input  logic [2:0]   last_unit,
     input  logic         abort_valid,    // what runs; `command_ready` afterwards. There is no announce: see docs/rtl.md
     input  logic         command_valid,

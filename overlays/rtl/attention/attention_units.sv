@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several attention units as one: all are told the command, and its heads are dealt to them (head_walk). Each reads lines
-// of pages in banks below BANKS by a port of its own; all else (q, slopes, the page table, pages in other banks, results)
+// Several attention units as one: all are told the command, and its KV heads go to them round-robin (head_walk). Each reads
+// lines of pages in banks below BANKS by a port of its own; all else (q, slopes, the page table, pages in other banks, results)
 // goes by the port that they share. The command is done when all of them are.
 module attention_units
   import attention_types::*;

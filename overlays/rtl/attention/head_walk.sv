@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which query heads of a command are a unit's own: KV heads are dealt to units in turns, with all query heads that share
-// them, so units that begin together read different blocks.
+// Which query heads of a command are a unit's own: KV heads go to units round-robin, with all query heads that share them,
+// so units that begin together read different blocks.
 module head_walk (
     input  logic        clk,
     input  logic        begins,     // the first head, of_start among those of its KV head

@@ -44,7 +44,7 @@ def attention_counts(kv: KvLayout, command: Attention, rows: Sequence[CardRow]) 
 
 
 def busiest(command: Attention, units: int) -> Attention:
-    """What the unit does that has most heads, where KV heads are dealt to so many."""
+    """What the unit does that has most heads, where KV heads go to so many round-robin."""
     own = ceil(ceil(command.q_heads / command.group) / units)
     return replace(command, q_heads=min(command.q_heads, own * command.group))
 

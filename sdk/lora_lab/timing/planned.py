@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lora_host.sim import MEMORY_NS
-from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_step import card_step_of
-from lora_lab.timing.card_time import CardTiming
 from lora_lab.timing.ops import DISPATCH
 from lora_lab.timing.overlay_time import OverlayTiming
 from lora_lab.timing.report import shares_text
-from lora_lab.timing.source_target import LINE_RATE, SOURCE_LANES
+from lora_lab.timing.source_target import LINE_RATE, source_card
 from lora_lab.timing.step import decode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
@@ -54,9 +50,7 @@ def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
 
 def _of_source(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
     clock = float(plan.overlay.clock_hz)
-    costs = replace(card_costs(), lanes=SOURCE_LANES, line_rate=LINE_RATE)
-    commands = lower(config, plan, 0, unit_scales(config))
-    card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * clock, costs)
+    card = source_card(plan, 0, lower(config, plan, 0, unit_scales(config)))
     found = []
     for context in sorted({min(128, plan.context), plan.context}):
         step = card_step_of(decode(context))

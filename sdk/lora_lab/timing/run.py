@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
-from lora_host.sim import MEMORY_NS
+from lora_host.sim import line_rate
 from lora_lab.timing.ops import SCRUB
 from lora_lab.timing.overlay_time import OverlayTiming
 from lora_lab.timing.report import Totals, shares_text
@@ -19,6 +19,7 @@ from lora_lab.timing.trace import BoardTrace, trace_overlay, write_steps
 from lora_sdk.recovery.sum_pace import SumPace
 
 if TYPE_CHECKING:
+    from lora_lab.timing.card_time import CardTiming
     from lora_sdk.compile.isa import Command
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.spec import ModelConfig
@@ -71,31 +72,32 @@ class RunTime:
         that model does not have."""
         if self.timing.plan.size > 1:
             return None
-        return sum(n * cycles for _, n, cycles in self._on_source(lanes, latency))
-
-    def _on_source(self, lanes: int, latency: float) -> Iterator[tuple[StepShape, int, float]]:
-        """Shapes of steps, how many of each, and cycles of one, by units of overlays/rtl."""
         from lora_lab.timing.card_costs import card_costs
-        from lora_lab.timing.card_step import card_step_of
         from lora_lab.timing.card_time import CardTiming
 
-        plan = self.timing.plan
-        rank = min(self._commands)
-        costs = replace(card_costs(), lanes=lanes)
+        plan, rank = self.timing.plan, min(self._commands)
+        costs = replace(card_costs(), lanes=lanes, line_rate=line_rate(plan.overlay))
         card = CardTiming(plan, rank, self._commands[rank], latency, costs)
+        return sum(n * cycles for _, n, cycles in self._steps_on(card))
+
+    def _steps_on(self, card: CardTiming) -> Iterator[tuple[StepShape, int, float]]:
+        """Shapes of steps, how many of each, and cycles of one."""
+        from lora_lab.timing.card_step import card_step_of
+
         for shape, count in self.steps.items():
             yield shape, count, card.step(card_step_of(shape)).cycles
 
     def source_line(self) -> str:
         """What the hardware source of this project would take for the steps, as its units were
         simulated."""
-        from lora_lab.timing.source_target import SOURCE_LANES
+        from lora_lab.timing.source_target import source_card
 
-        plan = self.timing.plan
+        plan, rank = self.timing.plan, min(self._commands)
         clock = plan.overlay.clock_hz
-        latency, seconds = MEMORY_NS * 1e-9 * clock, {True: 0.0, False: 0.0}
+        seconds = {True: 0.0, False: 0.0}
         try:
-            for shape, count, cycles in self._on_source(SOURCE_LANES, latency):
+            card = source_card(plan, rank, self._commands[rank])
+            for shape, count, cycles in self._steps_on(card):
                 seconds[_is_prefill(shape)] += count * cycles / clock
         except RequestError as error:
             return f"not modelled: this project's hardware source; {error}"

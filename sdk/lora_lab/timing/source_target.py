@@ -28,9 +28,13 @@ from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lora_lab.timing.ops import Op
     from lora_lab.timing.schedule import Timeline
+    from lora_sdk.compile.isa import Command
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
 
 CHANNELS = "channels-u280"
 SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_channels_u280"}
@@ -39,6 +43,14 @@ LINE_RATE = 0.75  # lines a cycle that a bank of HBM gives, as the wide card's
 KV: dict[str, KvKind] = {"source-u280": "fp16", CHANNELS: "int8"}
 """Of a model in FP16: as a layer, and as a whole token, were simulated."""
 SOURCE_LANES = 32  # FP16 lanes of overlays/rtl/card/card.sv and of vendor/card_kernel.sv
+
+
+def source_card(plan: Plan, rank: int, commands: Sequence[Command]) -> CardTiming:
+    """The list of the board at `rank` on the card that the hardware source is, with channels where
+    the overlay places columns."""
+    rate = LINE_RATE if plan.overlay.channels else 1.0
+    costs = replace(card_costs(), lanes=SOURCE_LANES, line_rate=rate)
+    return CardTiming(plan, rank, commands, MEMORY_NS * 1e-9 * plan.overlay.clock_hz, costs)
 
 
 class SourceTarget:
@@ -53,18 +65,15 @@ class SourceTarget:
                 "use --boards 1"
             )
         overlay = load_overlay(SOURCE_TARGETS[name])
-        costs = replace(card_costs(), lanes=SOURCE_LANES)
-        if name == CHANNELS:
-            costs = replace(costs, line_rate=LINE_RATE)
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
         port, peak = float(abi.LINE_BYTES * overlay.clock_hz), board_facts(overlay.board.name)
         if overlay.channels:
             port *= overlay.channels * LINE_RATE
             notes.append(
                 f"{overlay.channels} channels, each with {LINE_RATE:g} of a line a cycle, "
-                f"assumed: {port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; the "
-                "other units share one port of a line a cycle; refresh, and waits of channels and "
-                "units for each other at a bank, are not charged"
+                f"assumed: {port / 1e9:g} GB/s of the board's {peak.bytes_per_second / 1e9:g}; "
+                "attention units have ports of their own, the others share one, of a line a cycle "
+                "each; refresh, and waits for each other at a bank, are not charged"
             )
         else:
             notes.append(
@@ -86,7 +95,7 @@ class SourceTarget:
         self.clock_hz, self.row_limit = float(overlay.clock_hz), plan.row_limit
         commands = lower(config, plan, 0, unit_scales(config))
         self._lists = ListTiming(machine_of_overlay(overlay), plan, 0, commands)
-        self._card = CardTiming(plan, 0, commands, MEMORY_NS * 1e-9 * overlay.clock_hz, costs)
+        self._card = source_card(plan, 0, commands)
         products = 128 * self.clock_hz * max(1, overlay.channels)  # a line of weights a cycle
         self.roofs = Roofs(port, products, 0.0)
 
