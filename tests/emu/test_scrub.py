@@ -25,6 +25,7 @@ from lora_sdk.cli.run_command import lora_run as lora_run_command
 from lora_sdk.cli.statistics import Statistics
 from tests.commands import lora_run
 from tests.fault_table import LONG, PROMPT, SITUATIONS
+from tests.few_pages import few_pages
 from tests.recovery_rig import (
     Disturbed,
     Folders,
@@ -206,8 +207,12 @@ def test_pages_computed_from_damaged_weights_serve_nobody(folders: Folders) -> N
     with opened(folders, 2) as engine:
         want = tokens_of(engine, LONG)
     with opened(folders, 2, kv_offload=0.01) as engine:
+        few_pages(engine, 9)
         flip(engine)
         assert tokens_of(engine, LONG) != want  # it ended before its weights were summed
+        tokens_of(engine, [9] * 270)  # its pages go to the host
+        host = engine.kv_use.host
+        assert host is not None and host.kept > 0
         sum_at_every_step(engine)
         with pytest.raises(TransportError):
             tokens_of(engine, PROMPT[1:4], tokens=4)  # finds it
