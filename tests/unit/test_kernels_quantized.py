@@ -464,6 +464,10 @@ class QuantizedAttention(Attention):
     seed=1, kind=abi.KV_INT8, head_dim=64, committed=12, kv_heads=1, fresh=40, prompt=True,
     ordered=True, extreme=0.0, scale=1e-4, seen=(9, 0, 0.0),
 )  # fmt: skip
+@example(  # heads so narrow that one's scores follow the other's at once, each with its slope
+    seed=0, kind=abi.KV_INT8, head_dim=8, committed=40, kv_heads=2, fresh=40, prompt=True,
+    ordered=True, extreme=0.0, scale=1e-4, seen=(0, 2, 0.0),
+)  # fmt: skip
 def test_attention(
     variant: str, seed: int, kind: int, head_dim: int, committed: int, kv_heads: int, fresh: int,
     prompt: bool, ordered: bool, extreme: float, scale: float, seen: Any,

@@ -144,7 +144,6 @@ module attention
   logic [1:0][2:0] slope_place;
   logic [1:0][31:0] slope, factor;
   logic [1:0] scoring;     // heads whose scores are not complete
-  logic scored;            // lowest bit of the head that is scored
   head_walk walk (
       .clk(clk),
       .begins(state == WALKED),
@@ -407,8 +406,8 @@ module attention
       .on_path(on_path),
       .slot(score_slot),
       .from_last(depths[score_slot]),
-      .slope(slope[scored]),
-      .factor(factor[scored]),
+      .slope(slope),
+      .factor(factor),
       .raw_valid(raw_valid),
       .raw(raw),
       .raw_place(raw_place),
@@ -527,7 +526,6 @@ module attention
     end
     if (line_here && line_kind == LINE_TABLE) table_came <= 1'b1;
     scoring <= scoring + {1'b0, state == HEAD && head != q_heads && own && scoring != 2'd2} - {1'b0, complete};
-    if (complete) scored <= !scored;
     ended <= 1'b0;
     unique case (state)
       IDLE:
@@ -578,7 +576,6 @@ module attention
         count <= committed + {10'd0, depth};
         head <= 16'd0;
         {odd, any, closes} <= 3'b000;
-        scored <= 1'b0;
         kv_head <= kv_start;
         q_head <= q_row;
         state <= HEAD;

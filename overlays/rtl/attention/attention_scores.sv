@@ -21,8 +21,8 @@ module attention_scores
     input  logic [127:0] on_path,      // slots
     output logic [6:0]  slot,          // whose place on the path is asked for
     input  logic [6:0]  from_last,     // along the path
-    input  logic [31:0] slope,         // of the head that is scored
-    input  logic [31:0] factor,
+    input  logic [1:0][31:0] slope,    // of two heads
+    input  logic [1:0][31:0] factor,
     // sums
     input  logic        raw_valid,
     input  logic [31:0] raw,           // FP32 or an integer
@@ -127,6 +127,7 @@ module attention_scores
   logic [31:0] distance, near, near_2, product, bf16, bias_7, bias_11, value_7, value_11, biased;
   logic [16:0] position_7, position_11, position_12;
   logic seen_7, seen_11, last_7, last_11, last_12, first_7, first_11, first_12;
+  logic head_2, head_3, head_7;  // a head's first scores follow the last ones of the head before
   assign biases = slope_kind != SLOPE_NONE;
   assign rounds = slope_kind != SLOPE_DISTANCE;
   always_ff @(posedge clk) bias_at <= rst ? '0 : {bias_at[10:1], placed_valid && biases};
@@ -139,13 +140,13 @@ module attention_scores
       // verilator lint_on PINCONNECTEMPTY
       .single(distance)
   );
-  always_ff @(posedge clk) if (placed_valid && biases) near <= position_bf16(position_1);
-  always_ff @(posedge clk) if (bias_at[1]) near_2 <= near;
+  always_ff @(posedge clk) if (placed_valid && biases) {head_2, near} <= {place_1.head, position_bf16(position_1)};
+  always_ff @(posedge clk) if (bias_at[1]) {head_3, near_2} <= {head_2, near};
   float_multiply times_slope (
       .clk(clk),
       .valid(bias_at[2]),
       .a(rounds ? near_2 : distance),
-      .b(slope),
+      .b(slope[head_3]),
       // verilator lint_off PINCONNECTEMPTY
       .product_valid(),
       // verilator lint_on PINCONNECTEMPTY
@@ -157,16 +158,16 @@ module attention_scores
       .clk(clk),
       .valid(bias_at[7] && rounds),
       .a(bias_7),
-      .b(factor),
+      .b(factor[head_7]),
       // verilator lint_off PINCONNECTEMPTY
       .product_valid(),
       // verilator lint_on PINCONNECTEMPTY
       .product(bias_11)
   );
   localparam int BESIDE = 32 + 17 + 3;
-  delay_line #(.WIDTH(BESIDE), .CYCLES(7)) keep_7 (.clk, .moves,
-      .value({value_1, kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first}),
-      .late({value_7, position_7, seen_7, last_7, first_7}));
+  delay_line #(.WIDTH(BESIDE + 1), .CYCLES(7)) keep_7 (.clk, .moves,
+      .value({place_1.head, value_1, kept_at(position_1[16:0], place_1.head), seen_1, place_1.last, place_1.first}),
+      .late({head_7, value_7, position_7, seen_7, last_7, first_7}));
   delay_line #(.WIDTH(BESIDE), .CYCLES(4)) keep_11 (.clk, .moves,
       .value({value_7, position_7, seen_7, last_7, first_7}),
       .late({value_11, position_11, seen_11, last_11, first_11}));
