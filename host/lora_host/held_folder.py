@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from lora_host.interrupt import Interrupt
+
 XRT = "lora-xrt-"  # prefix of the folders of emulations behind XRT
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
@@ -26,12 +28,12 @@ class HeldFolder:
     `descriptor` hold the lock too."""
 
     def __init__(self, prefix: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self._lock = (self.path / f"{LOCK_NAME}.new").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.rename(
-            self._lock.name, self.path / LOCK_NAME
-        )  # visible to others only when it is locked
+        with Interrupt():  # whole, or not at all
+            self.path = Path(tempfile.mkdtemp(prefix=prefix))
+            self._lock = (self.path / f"{LOCK_NAME}.new").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            # visible to others only when it is locked
+            os.rename(self._lock.name, self.path / LOCK_NAME)
 
     @property
     def descriptor(self) -> int:

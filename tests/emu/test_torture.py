@@ -21,6 +21,7 @@ import pytest
 from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import FailureFields, HangError, LinkError, RequestError
+from lora_host.interrupt import Interrupt
 from lora_lab.torture import campaign as campaigns
 from lora_lab.torture.campaign import Campaign, Verdict, draw
 from lora_lab.torture.faults import Fault, Run, draws_of
@@ -31,7 +32,7 @@ from lora_lab.torture.oracle import Judge, Observed
 from lora_lab.torture.phases import PHASES, Phase
 from lora_lab.torture.replay import run_from
 from lora_lab.torture.report import Report
-from lora_lab.torture.rig import Rig
+from lora_lab.torture.rig import Rig, Watch
 from lora_lab.torture.table import host_table, table
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
@@ -343,6 +344,38 @@ def test_folders_of_killed_campaigns_go(
     path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
     assert run_command(lora, "lora", ["lab", "torture", "--replay", str(path)]) == 0
     assert not list(folders.iterdir())
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+def test_ctrl_c_in_any_call_of_the_library_is_ctrl_c(
+    rig: Rig, boards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, at = 0, 0
+    enter = Interrupt.__enter__
+
+    def entered(self: Interrupt) -> Interrupt:
+        nonlocal count
+        enter(self)
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return self
+
+    def act(phase: Phase, interrupted: int = 0) -> object:
+        nonlocal count, at
+        count, at = 0, interrupted
+        return phase.act(rig.engine(boards, phase.speculative), Watch())
+
+    monkeypatch.setattr(Interrupt, "__enter__", entered)
+    for phase in PHASES.values():
+        if phase.opens or phase.shuts:
+            continue
+        act(phase)  # adapters are where they stay
+        text, calls = act(phase), count
+        for call in range(1, calls + 1):
+            with pytest.raises(KeyboardInterrupt):
+                act(phase, interrupted=call)
+            assert act(phase) == text
 
 
 COMMAND = (sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "lab", "torture")

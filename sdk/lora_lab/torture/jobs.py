@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from types import FrameType
 from typing import Any
 
 from lora_host.errors import TransportError
@@ -86,7 +87,8 @@ def _start(target: str, seed: int, first: int, span: int, step: int) -> subproce
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """As by Ctrl-C: they remove their folders, and end what they have started."""
+    """As by Ctrl-C: they remove their folders, and end what they have started. A folder of one that
+    does not end in time goes after it."""
     for process in processes:
         process.send_signal(signal.SIGINT)
     for process in processes:
@@ -95,6 +97,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+    remove_stale(HELD)
 
 
 def _next(process: subprocess.Popen[bytes]) -> Verdict:
@@ -126,19 +129,42 @@ def _run(values: dict[str, Any]) -> Run:
     return Run(**{**values, "faults": tuple(faults)})
 
 
-def _work(target: str, seed: int, first: int, span: int, step: int) -> None:
+class _CtrlC:
+    """Handler of SIGINT. What it interrupts may raise something else in its place: Python 3.11 does
+    so while a class is made, a `finally` may."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        self.pressed = True
+        raise KeyboardInterrupt
+
+
+def _work(ctrl_c: _CtrlC, target: str, seed: int, first: int, span: int, step: int) -> None:
     with _campaign(target) as campaign:
         gc.freeze()  # modules: collecting takes a tenth of a run with them
         for number in range(first, first + span, step):
             verdict = campaign.verdict(_drawn(target, seed, number))
+            if ctrl_c.pressed:
+                raise KeyboardInterrupt
             print(json.dumps(asdict(verdict)), flush=True)
 
 
-if __name__ == "__main__":
+def _main(target: str, *numbers: str) -> None:
+    ctrl_c = _CtrlC()
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job may ignore it
+        signal.signal(signal.SIGINT, ctrl_c)  # a shell's job may ignore it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         with ended_as_by_ctrl_c():
-            _work(sys.argv[1], *map(int, sys.argv[2:]))
+            _work(ctrl_c, target, *map(int, numbers))
     except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)
+    except Exception:
+        if not ctrl_c.pressed:
+            raise
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -94,8 +94,11 @@ class KvCache:
 
     def reset(self) -> None:
         """Forget everything, as after a step that may or may not have run. Pages of the host stay:
-        what they hold depends on their tokens alone."""
+        what they hold depends on their tokens alone. The sequences that were open may be closed
+        once more, as by a `finally`."""
+        open_until_now = set(self._open)
         self._forget()
+        self._forgotten.update(open_until_now)
         self._invalidate_prefixes()
         self._empty_tables()
         self._slots.leave_all()
@@ -143,6 +146,7 @@ class KvCache:
     def _forget(self) -> None:
         self.fills.stop_all()
         self._numbers = deque(range(self.max_sequences))
+        self._forgotten: set[int] = set()
         self.has_lost = False
         self._tables.clear()
         self._queue.clear()
@@ -252,6 +256,7 @@ class KvCache:
         if reserved > self.free_pages:
             raise RequestError(f"{reserved} KV pages requested, {self.free_pages} are free")
         number = self._numbers.popleft()
+        self._forgotten.discard(number)
         digests = None if root is None else [root]
         self._open[number] = KvSequence(reserved=reserved, digests=digests)
         self._queue.add(KvOp.length(number, 0))
@@ -259,6 +264,9 @@ class KvCache:
 
     def close(self, sequence: int) -> None:
         """Give a sequence's pages and slots back."""
+        if sequence in self._forgotten:
+            self._forgotten.remove(sequence)
+            return
         closing = self._tables.get(sequence)
         self.fills.stop(sequence)
         self._queue.add(KvOp.length(sequence, 0))

@@ -49,8 +49,10 @@ class SlotPool:
         return 0 <= slot < self.total and not leaving and slot not in self._free
 
     def give_back(self, slots: Sequence[int]) -> None:
-        """Slots that no row has used; they are taken first."""
-        self._free.extendleft(reversed(slots))
+        """Slots that no row has used; they are taken first. Those that are no longer taken stay
+        where they are: after Ctrl-C all of them have left."""
+        gone = {*self._free, *self._queue.leaving_slots}
+        self._free.extendleft(slot for slot in reversed(slots) if slot not in gone)
 
     def returned(self, slots: Iterable[int]) -> None:
         """The step whose header freed these slots has completed."""
