@@ -97,7 +97,7 @@ class Campaign:
 
     def _judged(self, run: Run) -> tuple[Observed, list[str]]:
         want = self._want(run.phase)
-        self._want("decode")  # of the next request: its engine must not open while others are watched
+        self._want("decode")  # of the next request; no engine opens while another is watched
         with _quiet(), _limit(2 * SECONDS):
             observed, cables = self._observe(run)
         if self._blind is not None:
