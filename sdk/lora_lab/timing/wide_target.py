@@ -59,7 +59,7 @@ class WideTarget:
         self.roofs = Roofs(facts.bytes_per_second, products, link if boards > 1 else 0.0)
         self.notes: tuple[str, ...] = (
             "modelled",
-            "no hardware of this card exists; of its units only the channels have source: rates "
+            "no hardware of this card exists; channels and vector pipes have source: other rates "
             "are planned (docs/wide_card.md)",
             *(TOO_GOOD if boards > 1 else ()),
         )
