@@ -46,7 +46,7 @@ def sharding_note(plan: Plan, name: str, weights: AdapterWeights) -> str:
     if mode not in ("auto", "bd") or boards == 1:
         return ""
     if weights.blocks == 1:
-        note = "is not block-diagonal: A is replicated"
+        note = "is not a BD-LoRA adapter: each board holds all of its factor A"
     elif weights.blocks % boards:
         note = (
             f"nblocks {weights.blocks} is not a multiple of {boards} boards: boards hold every "

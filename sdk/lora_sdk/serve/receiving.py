@@ -26,7 +26,11 @@ async def read_body(request: Request, service: Service, kind: type[Body]) -> Bod
     one is parsed at a time, beside the event loop."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":  # which a foreign web page cannot send without being asked
-        raise ApiError(415, "the content type is not application/json")
+        raise ApiError(
+            415,
+            f"content type {media or None!r:.80} found, application/json expected: with curl add "
+            "-H 'Content-Type: application/json'",
+        )
     settings, raw, chunks = service.settings, bytearray(), request.stream()
     try:
         if not await _receive(chunks, raw, _SMALL, settings):

@@ -188,6 +188,7 @@ class Server:
                     await loading
             finally:
                 await self.service.close()
+                LOG.info("stopped")
 
     def stop(self) -> None:
         """Begin to drain; a second call cancels what still runs. From the loop's thread."""
