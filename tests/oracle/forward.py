@@ -211,7 +211,20 @@ class Oracle:
                 inner = store(silu(gate) * up)
                 product = self._product(inner, f"{name}.{expert}.down")[0]
                 out[i] = out[i] + weights[expert] * product
-        return store(out)
+        return self._shared(x, store(out), layer, experts)
+
+    def _shared(self, x: F32, chosen: F32, layer: int, experts: ExpertConfig) -> F32:
+        """What the chosen experts gave, and the one of all rows."""
+        if not experts.shared:
+            return chosen
+        name = f"layer.{layer}.shared"
+        inner = store(silu(self._linear(x, f"{name}.gate")) * self._linear(x, f"{name}.up"))
+        found = self._linear(inner, f"{name}.down")
+        if experts.shared_gate:
+            gate = self._product(x, f"layer.{layer}.shared_gate")
+            one = np.float32(1)
+            found = one / (one + exp(-gate)) * found
+        return store(chosen + found)
 
     def _route(self, logits: F32, experts: ExpertConfig) -> dict[int, np.float32]:
         """The weight of each expert that a row chooses."""

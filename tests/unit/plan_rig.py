@@ -28,6 +28,8 @@ OPT_POST = replace(
 NARROW = replace(LLAMA, hidden=48, heads=8, kv_heads=2, head_dim=16, ffn=40, embed_dim=48)
 EXPERTS = replace(LLAMA, ffn=88, experts=ExpertConfig(5, 3, 72, True, frozenset({0, 2})))
 EXPERTS_NARROW = replace(NARROW, experts=ExpertConfig(4, 2, 40, False, frozenset(range(3))))
+EXPERTS_GATED = replace(LLAMA, experts=ExpertConfig(5, 3, 72, False, frozenset({0, 2}), 104, True))
+EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=40))
 MODELS = {"llama": LLAMA, "gpt2": GPT2, "opt_post": OPT_POST, "narrow": NARROW}
 LLAMA2_7B = replace(
     LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, head_dim=128, ffn=11008,

@@ -27,7 +27,9 @@ from lora_sdk.plan.formats import check_matmuls
 from lora_sdk.quant import arithmetic, calibrate
 from tests.unit.plan_rig import (
     EXPERTS,
+    EXPERTS_GATED,
     EXPERTS_NARROW,
+    EXPERTS_SHARED,
     GPT2,
     LLAMA,
     MODELS,
@@ -58,7 +60,12 @@ PARALLEL = {
 }
 
 
-MIXTURES = {"experts": EXPERTS, "experts_narrow": EXPERTS_NARROW}
+MIXTURES = {
+    "experts": EXPERTS,
+    "experts_narrow": EXPERTS_NARROW,
+    "experts_gated": EXPERTS_GATED,
+    "experts_shared": EXPERTS_SHARED,
+}
 
 
 def test_every_class_of_an_operation_is_a_kind() -> None:
@@ -112,6 +119,14 @@ def test_layers_of_a_mixture_differ_in_kind() -> None:
     assert kinds[0][-6:] == mlp
     names = [one.name for one in describe(EXPERTS).adapted if one.layer == 0]
     assert names == ["layer.0.qkv", "layer.0.o"]  # adapters change neither routers nor experts
+
+
+def test_a_shared_expert_is_added_with_or_without_a_gate() -> None:
+    kinds = [type(one).__name__ for one in describe(EXPERTS_GATED).layers[0]]
+    shared = ["Matmul", "Activate", "Matmul"]
+    assert kinds[-5:] == [*shared, "AddGated", "AddResidual"]
+    kinds = [type(one).__name__ for one in describe(EXPERTS_SHARED).layers[0]]
+    assert kinds[-5:] == [*shared, "AddResidual", "AddResidual"]
 
 
 def test_experts_are_refused_where_nothing_computes_them() -> None:

@@ -218,7 +218,7 @@ def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [("cohere", "scaled logits"), ("qwen2_moe", "a mixture of experts"),
+    [("cohere", "scaled logits"), ("phimoe", "a mixture of experts"),
      ("gemma3n", "several residual streams"), ("t5", "an encoder and a decoder")],
 )  # fmt: skip
 def test_a_known_model_type_is_refused_with_what_is_missing(

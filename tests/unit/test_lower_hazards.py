@@ -37,7 +37,9 @@ from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import padded
 from tests.unit.plan_rig import (
     EXPERTS,
+    EXPERTS_GATED,
     EXPERTS_NARROW,
+    EXPERTS_SHARED,
     GPT2,
     LLAMA,
     NARROW,
@@ -91,6 +93,8 @@ MODELS = {
     ),
     "experts": EXPERTS,
     "experts_narrow": EXPERTS_NARROW,
+    "experts_gated": EXPERTS_GATED,
+    "experts_shared": EXPERTS_SHARED,
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -150,6 +154,8 @@ def access_vector(c: Vector) -> Access:
     if c.op in (abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN):
         logits = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 4)
         return Access(logits, rows_of(ONCHIP, c.y_offset, c.y_stride, c.extra * 8))
+    if c.op == abi.VEC_ADD_GATED:
+        return Access(x + y + rows_of(ONCHIP, c.z_offset, c.z_stride, 4), y)
     if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
         return Access(x, sums)
     if c.op in (abi.VEC_LN_APPLY, abi.VEC_RMS_APPLY):

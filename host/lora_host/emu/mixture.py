@@ -37,6 +37,17 @@ def route(call: UnitCall) -> None:
     y["weight"], y["expert"] = taken / total[:, None], chosen
 
 
+def add_gated(call: UnitCall) -> None:
+    """y + x/(1 + exp(-z)), z an FP32 value a row."""
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, 1, np.float32)
+    y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)
+    with numerics.quiet():
+        share = np.float32(1) / (np.float32(1) + numerics.exp32(-z))
+        call.store_fp16(y, y.astype(np.float32) + share * x.astype(np.float32))
+
+
 def experts(call: UnitCall) -> None:
     """All rows of the command, one expert after the other. ValueError: a row names an expert that
     there is not, or experts out of order."""

@@ -13,6 +13,7 @@ from lora_lab.timing.control import VOTES
 from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -128,6 +129,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
             CapLogits,
             Argmax,
             Route,
+            AddGated,
         ),
         _Counter.one,
     ),

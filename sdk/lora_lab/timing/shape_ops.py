@@ -34,6 +34,7 @@ from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -241,7 +242,7 @@ class _Builder:
                 columns += count * self.heads * head_dim
             elif axis == "kv_heads":
                 columns += count * self.kv_heads * head_dim
-            elif axis == "experts":  # of routers, which every board has whole
+            elif axis in ("experts", "shared_gate"):  # of routers, which every board has whole
                 columns += count * width(self.config, axis)
             else:
                 columns += math.ceil(count * width(self.config, axis) / self.boards)
@@ -411,6 +412,9 @@ class _Builder:
     def residual(self, add: AddResidual) -> None:
         self._by_columns("residual", abi.VEC_RESIDUAL, self.config.hidden / self.boards)
 
+    def add_gated(self, add: AddGated) -> None:
+        self._by_columns("add shared", abi.VEC_ADD_GATED, self.config.hidden / self.boards)
+
     def pack(self, pack: PackSelected) -> None:
         size = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
         self._moves("pack rows", self.rows * math.ceil(size / abi.LINE_BYTES))
@@ -442,6 +446,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Argmax: _Builder.argmax,
     Route: _Builder.route,
     ExpertMatmul: _Builder.experts,
+    AddGated: _Builder.add_gated,
 }
 
 

@@ -21,7 +21,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
 from lora_sdk.plan.partition import shares_segments
-from lora_sdk.plan.tensors import FP16_BYTES
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
@@ -354,7 +354,7 @@ def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | Non
         what="route",
         flags=part.flags(route),
         op=abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE,
-        columns=len(part.columns(route.source)),
+        columns=ops.width(part.config, "experts"),
         extra=route.chosen,
         **part.address("x", part.own(route.source)),
         **part.address("y", part.own(route.target)),
@@ -392,6 +392,24 @@ def _experts(part: Lowering, after: Event | None, matmul: ops.ExpertMatmul) -> E
     )
 
 
+def _add_gated(part: Lowering, after: Event | None, add: ops.AddGated) -> Event | None:
+    columns, gates = part.columns(add.target), part.own(add.gate)
+    if not columns:
+        return after
+    behind = ops.width(part.config, "experts") * FP32_BYTES
+    return part.builder.emit(
+        Vector,
+        after,
+        what="add shared expert",
+        flags=part.flags(add),
+        op=abi.VEC_ADD_GATED,
+        columns=len(columns),
+        **part.address("x", part.own(add.source)),
+        **part.address("y", part.own(add.target)),
+        **part.address("z", OnchipBuffer(gates.offset + behind, gates.stride)),
+    )
+
+
 def _argmax(part: Lowering, after: Event | None, argmax: ops.Argmax) -> Event | None:
     columns, control = part.columns(argmax.source), part.board.control
     return part.builder.emit(
@@ -425,4 +443,5 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.Argmax: _argmax,
     ops.Route: _route,
     ops.ExpertMatmul: _experts,
+    ops.AddGated: _add_gated,
 }

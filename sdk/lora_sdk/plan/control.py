@@ -107,6 +107,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Attend: (2, 0),  # q packed
     ops.Activate: (1, 0),
     ops.AddResidual: (1, 0),
+    ops.AddGated: (1, 0),
     ops.PackSelected: (1, 0),
     ops.ScaleLogits: (1, 0),
     ops.CapLogits: (1, 0),

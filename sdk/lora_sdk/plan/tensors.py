@@ -279,7 +279,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Attend: _attend,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.Route),
+         ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated),
         _none,
     ),
 }  # fmt: skip

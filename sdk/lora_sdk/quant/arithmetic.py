@@ -252,6 +252,7 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.Argmax: _Pass.nothing,
     ops.Route: _Pass.experts,
     ops.ExpertMatmul: _Pass.experts,
+    ops.AddGated: _Pass.experts,
 }
 
 
