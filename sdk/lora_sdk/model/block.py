@@ -37,6 +37,7 @@ from lora_sdk.model.operations import (
     matmuls,
     width,
 )
+from lora_sdk.model.quantization import FP16, Quantization
 from lora_sdk.model.spec import ExpertConfig, ModelConfig
 
 
@@ -233,7 +234,8 @@ class _Description:
         )
 
     def _check_experts(self) -> None:
-        """Experts are gated by SiLU, without biases, in layers one after the other."""
+        """Experts are gated by SiLU, without biases, in layers one after the other. Routers are
+        FP16, and no expert has its inputs in an order of its own."""
         config = self.config
         if config.experts is None:
             return
@@ -241,11 +243,20 @@ class _Description:
         if not plain or config.activation != "silu":
             raise ModelError("experts with biases, without SwiGLU or with a parallel residual;"
                              " expected SwiGLU without biases, sequential")  # fmt: skip
-        if config.quantization is not None and config.quantization.formats:
-            raise ModelError(
-                f"quantization {config.quantization.scheme} of a mixture of experts: not supported;"
-                " expected matrices in FP16, BF16 or FP32"
-            )
+        for layer in sorted(config.experts.layers):
+            self._check_formats(layer, config.experts)
+
+    def _check_formats(self, layer: int, experts: ExpertConfig) -> None:
+        found = self.config.quantization or Quantization("fp16")
+        routers = (f"layer.{layer}.router", f"layer.{layer}.shared_gate")
+        form = found.fused(routers[: 1 + experts.shared_gate])
+        if form != FP16:
+            raise ModelError(f"{routers[0]}: is {form}; expected a router in FP16, BF16 or FP32:"
+                             " add it to ignore")  # fmt: skip
+        first = f"layer.{layer}.expert.0.up"
+        if first in found.act_order:
+            raise ModelError(f"{first}: experts with their inputs in an order of their own"
+                             " (act-order) are not supported; expected plain groups")  # fmt: skip
 
     def _before(self) -> Iterator[Operation]:
         """The first residual: token and position embeddings, through project_in if there is one."""

@@ -114,6 +114,11 @@ class Matmul(Operation):
         return tuple(output.tensor for output in self.outputs)
 
     @property
+    def row_columns(self) -> int:
+        """Columns of a row of its source."""
+        return self.k
+
+    @property
     def short(self) -> str:
         """Its name within its layer."""
         return self.name.rpartition(".")[2]
@@ -135,6 +140,10 @@ class ExpertMatmul(Matmul):
     chosen: int
     combine: bool
     chosen_from: Buffer
+
+    @property
+    def row_columns(self) -> int:
+        return self.k * (self.chosen if self.combine else 1)
 
     @property
     def adapts(self) -> bool:

@@ -82,9 +82,9 @@ def _of_matmul(config: ModelConfig, share: Share, matmul: ops.Matmul) -> Iterato
     """Its input in INT8, with the rows' own scales if there are any, and in another order."""
     form = matmul_format(config, matmul)
     if form.integer:
-        yield eight(matmul.source.name), padded(input_bytes(form, matmul.k))
+        yield eight(matmul.source.name), padded(input_bytes(form, matmul.row_columns))
     if act_order(config, matmul):
-        yield "permuted", padded(input_bytes(form, matmul.k))
+        yield "permuted", padded(input_bytes(form, matmul.row_columns))
 
 
 def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Copy]:
