@@ -26,8 +26,7 @@ def read_experts(
     ffn: int,
 ) -> ExpertConfig:
     """The experts of `layers`; `count`, `chosen` and `ffn` are what fields that are absent mean.
-    ModelError: a number out of range, more chosen than there are, a quantized model."""
-    fields.only("quantization_config", (), "a quantized mixture of experts")
+    ModelError: a number out of range, more chosen than there are."""
     found = fields.integer(count_names, count, high=abi.MAX_EXPERTS)
     high = min(found, abi.MAX_CHOSEN)
     return ExpertConfig(

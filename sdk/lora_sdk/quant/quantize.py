@@ -23,7 +23,7 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.head import HeadResult, round_head
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
+from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters, routes
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
@@ -216,6 +216,10 @@ def _layer_tensors(
     """The file's tensors of a layer: integers, scales of inputs and attention, vectors."""
     found: Tensors = {}
     for module in file_modules(config, lead):
+        if routes(module.parts[0]):
+            tensor = f"{module.name}.weight"
+            found[tensor] = half(tensor, parameters.matrices[module.parts[0]].T)
+            continue
         found |= result.modules[module.name].tensors(module.name)
         scale = result.inputs.get(module.parts[0])
         if scale is not None:
