@@ -20,7 +20,7 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.block import describe, describe_stage
 from lora_sdk.model.operations import KINDS, Operation
-from lora_sdk.model.quantization import Quantization, unit_scales
+from lora_sdk.model.quantization import MatrixFormat, Quantization, unit_scales
 from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
@@ -30,6 +30,7 @@ from tests.unit.plan_rig import (
     EXPERTS_GATED,
     EXPERTS_NARROW,
     EXPERTS_SHARED,
+    EXPERTS_WIDE,
     GPT2,
     LLAMA,
     MODELS,
@@ -133,8 +134,25 @@ def test_experts_are_refused_where_nothing_computes_them() -> None:
     for change in ({"mlp_bias": True}, {"activation": "gelu_tanh"}, {"residual": "parallel"}):
         with pytest.raises(ModelError, match="experts with biases"):
             describe(replace(EXPERTS, **change))
-    with pytest.raises(ModelError, match="quantization w8a8 of a mixture of experts: not supp"):
-        describe(quantized(EXPERTS, "w8a8"))
+    eight = quantized(EXPERTS_WIDE, "w8a8")
+    assert eight.quantization is not None
+    describe(eight)
+    formats = {**eight.quantization.formats, "layer.0.router": MatrixFormat("int8")}
+    with pytest.raises(ModelError, match=r"layer\.0\.shared_gate: fp16, but layer\.0\.router"):
+        describe(replace(eight, quantization=replace(eight.quantization, formats=formats)))
+    formats["layer.0.shared_gate"] = MatrixFormat("int8")
+    with pytest.raises(ModelError, match=r"layer\.0\.router: is int8; expected a router in FP16"):
+        describe(replace(eight, quantization=replace(eight.quantization, formats=formats)))
+    with pytest.raises(
+        ModelError, match=r"layer\.0\.expert\.0\.up: experts with their inputs in an"
+    ):
+        describe(quantized(EXPERTS_WIDE, "w4a8_order"))
+    formats = {**eight.quantization.formats, "layer.2.expert.3.down": MatrixFormat("fp16")}
+    other = replace(eight, quantization=replace(eight.quantization, formats=formats))
+    with pytest.raises(
+        ModelError, match=r"layer\.2\.expert\.3\.down: fp16, but layer\.2\.expert\.0"
+    ):
+        check_matmuls(other)
 
 
 def test_a_parallel_residual_behind_one_norm_gathers_its_input_once() -> None:

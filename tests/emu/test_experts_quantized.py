@@ -1,0 +1,167 @@
+"""Experts in INT8 and 4 bits: committed digests, boards, kernels and batches, what a step reads of
+them, and mistakes that must be seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from lora_host.emu import mixture
+from lora_host.emu.vector import OPERATIONS
+from tests.drive import Driver, Logits, open_runner
+from tests.emu.test_every_family import tokens_of, variant_of
+from tests.emu.test_identity import digest
+from tests.emu.test_quantized_identity import DIGESTS, _rounds_down
+from tests.quantized import SCHEMES, QuantizedModel
+from tests.variants import write_checkpoint
+
+LENGTH = 36  # beyond a tile of positions
+# One of each family, in each scheme of experts.
+CASES = {
+    "mixtral": "w8a8",
+    "qwen3_moe": "w8a8_dynamic",
+    "olmoe": "w4a8",
+    "granitemoe": "w4a8_dynamic",
+    "qwen2_moe": "w8a8_dynamic",
+    "granitemoeshared": "w4a16",
+}
+Made = tuple[Path, QuantizedModel, Logits]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+    @cache
+    def of(kind: str) -> Made:
+        folder = write_checkpoint(variant_of(kind), tmp_path_factory.mktemp(kind))
+        model = QuantizedModel(folder, SCHEMES[CASES[kind]])
+        assert {model.config.quantization.format(name).kind for name in model.weights  # type: ignore[union-attr]
+                if ".expert." in name} == {SCHEMES[CASES[kind]].kind}  # fmt: skip
+        return folder, model, model.oracle().logits(tokens_of(LENGTH))
+
+    return of
+
+
+def feed(made: Made, boards: int, kernels: str, count: int = LENGTH) -> Logits:
+    folder, model, _ = made
+    with open_runner(folder, boards, kernels=kernels, sequences=1, model=model) as runner:
+        return Driver(runner).feed(0, tokens_of(LENGTH)[:count], (16, 1, 7))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_oracles_bytes_and_digest(kind: str, made: Callable[[str], Made]) -> None:
+    want = made(kind)[2]
+    assert digest(want) == json.loads(DIGESTS.read_text())[f"{kind}-{CASES[kind]}"]
+    for boards in (1, 4):
+        assert feed(made(kind), boards, "native").tobytes() == want.tobytes()
+    assert feed(made(kind), 2, "numpy", 9).tobytes() == want[:9].tobytes()
+
+
+@pytest.mark.parametrize("kind", ["qwen2_moe", "olmoe"])
+def test_batches_change_nothing(kind: str, made: Callable[[str], Made]) -> None:
+    folder, model, want = made(kind)
+    tokens = tokens_of(LENGTH)
+    starts = {2: tokens[:20], 0: tokens[:13], 1: tokens[:11]}
+    with open_runner(folder, 2, model=model) as runner:
+        driver = Driver(runner)
+        for number, got in driver.step(starts, interleave=True).items():
+            assert got.tobytes() == want[: len(starts[number])].tobytes()
+        for number, got in driver.step({n: [tokens[len(starts[n])]] for n in (1, 0, 2)}).items():
+            assert got.tobytes() == want[len(starts[number])].tobytes()
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "granitemoe", "granitemoeshared"])
+def test_a_step_reads_each_chosen_expert_once(kind: str, made: Callable[[str], Made]) -> None:
+    """Of 16 rows as of one: the boards count the bytes that their matmuls read."""
+    folder, model, _ = made(kind)
+    oracle, tokens = model.oracle(), tokens_of(17)
+    notes: list[set[int]] = []
+    route = oracle._route
+
+    def noted(logits: Any, experts: Any) -> Any:
+        weights = route(logits, experts)
+        notes.append(set(weights))
+        return weights
+
+    oracle._route = noted  # type: ignore[method-assign]
+    oracle.logits(tokens)
+    chosen = [notes[:17], notes[17:]]
+    with open_runner(folder, 1, sequences=1, model=model) as runner:
+        driver, matrices = Driver(runner), runner.plan.boards[0].matrices.values()
+        for rows in (range(16), range(16, 17)):
+            before = runner.cluster.emulated.weight_bytes(0)
+            driver.feed(0, [tokens[row] for row in rows], (len(rows),))
+            wanted = 0
+            for placed in matrices:
+                each, layer = placed.spec.blocks * placed.spec.block_bytes, placed.spec.layer
+                read = {e for row in rows for e in chosen[layer or 0][row]}
+                wanted += each * (len(read) if placed.spec.experts else 1)
+            assert runner.cluster.emulated.weight_bytes(0) - before == wanted
+
+
+def scales_of_the_next(patch: pytest.MonkeyPatch) -> None:
+    """The scales of the expert behind."""
+    own = mixture._of_expert
+
+    def other(call: Any, expert: int) -> Any:
+        found = own(call, expert)
+        found.command.bias_line = own(call, (expert + 1) % call.command.experts).command.bias_line
+        return found
+
+    patch.setattr(mixture, "_of_expert", other)
+
+
+def scale_of_another_row(patch: pytest.MonkeyPatch) -> None:
+    rows_of = mixture._rows_of
+
+    def rolled(call: Any, rows: Any, slots: Any) -> Any:
+        found = rows_of(call, rows, slots)
+        behind = slice(-mixture.SCALE_BYTES, None)
+        found[:, behind] = np.roll(found[:, behind], 1, axis=0)
+        return found
+
+    patch.setattr(mixture, "_rows_of", rolled)
+
+
+def gate_left_out(patch: pytest.MonkeyPatch) -> None:
+    def add(call: Any) -> None:
+        c = call.command
+        x, y = (
+            call.rows_view(abi.BANK_ONCHIP, offset, stride, c.columns, np.float16)
+            for offset, stride in ((c.x_offset, c.x_stride), (c.y_offset, c.y_stride))
+        )
+        call.store_fp16(y, y.astype(np.float32) + x.astype(np.float32))
+
+    patch.setitem(OPERATIONS, abi.VEC_ADD_GATED, add)
+
+
+def shared_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(OPERATIONS, abi.VEC_ADD_GATED, lambda call: None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake"),
+    [
+        ("mixtral", scales_of_the_next),
+        ("qwen3_moe", scale_of_another_row),
+        ("granitemoe", scale_of_another_row),
+        ("qwen2_moe", gate_left_out),
+        ("qwen2_moe", shared_left_out),
+        ("olmoe", _rounds_down),
+    ],
+)
+def test_a_mistake_of_a_kernel_is_seen(
+    kind: str,
+    mistake: Callable[[pytest.MonkeyPatch], None],
+    made: Callable[[str], Made],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = made(kind)
+    mistake(monkeypatch)
+    assert feed(found, 1, "numpy", 9).tobytes() != found[2][:9].tobytes()
