@@ -28,6 +28,7 @@ from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.banks import MatrixPlacement
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
 from tests.adapter_folders import Folder, read_factors, write_adapter
@@ -98,10 +99,10 @@ def test_batches_and_trees_change_nothing(
         verify_tree(runner, tokens, want, 29)
 
 
-def test_adapters_of_attention_give_the_oracles_bytes(
-    folder_of: Callable[[str], Path], tmp_path: Path
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe", "granitemoeshared"])
+def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
+    name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    name = "qwen3_moe"
     folder, tokens = folder_of(name), tokens_of(name)
     path = write_adapter(variant(name), Folder("a"), tmp_path / "a")
     checkpoint = Checkpoint.open(folder)
@@ -372,12 +373,13 @@ def test_a_plan_says_what_a_token_reads() -> None:
 
 
 def test_a_plan_of_quantized_experts_counts_their_bytes() -> None:
-    wide, overlay = plan_rig.EXPERTS_WIDE, plan_rig.overlay()
+    wide = plan_rig.EXPERTS_WIDE
     experts = wide.experts
     assert experts is not None
     weights = 3 * wide.hidden * experts.ffn * len(experts.layers)
     for scheme, bits in (("w8a8", 8), ("w4a8", 4.625), ("w4a16", 4.625)):  # FP16 and 4 bits by 32
         config = plan_rig.quantized(wide, scheme)
+        overlay = load_overlay(choose_overlay(config, "u280"))
         found = report(make_plan(config, overlay, plan_rig.board(), 2))["experts"]
         assert found["expert_bytes"] == 5 * weights * bits / 8
         assert found["expert_bytes_a_token"] == 3 * weights * bits / 8
