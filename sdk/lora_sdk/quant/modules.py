@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Rounded:
     def join(parts: Sequence[Rounded]) -> Rounded:
         """The outputs of several, one after the other."""
         names = [field.name for field in fields(parts[0].columns)]
-        columns = {
+        columns: Any = {
             name: np.concatenate([getattr(part.columns, name) for part in parts]) for name in names
         }
         return replace(parts[0], columns=replace(parts[0].columns, **columns))
