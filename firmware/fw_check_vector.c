@@ -14,15 +14,15 @@ enum operand {
     A_TOKENS = 0x80,     /* a table row a token */
     B_POSITIONS = 0x100, /* a table row a position; may be absent */
     A_ANGLES = 0x200,
-    X_LOGITS = 0x400,  /* FP32 columns, with Y the argmax record */
-    Y_INT8 = 0x800,    /* INT8 columns */
-    Z_HEADS = 0x1000,  /* FP16, one a head of `extra` columns, on-chip */
-    A_ORDER = 0x2000,  /* an index a column; X and Y are elements of `extra` bytes */
-    A_HEAD = 0x4000,   /* FP16, `extra` columns: one head */
-    A_ROW = 0x20000,   /* FP16 columns */
-    Z_SUMS = 0x8000,   /* FP32, one a head of all `extra` columns, on-chip */
-    Y_FP32 = 0x10000,  /* FP32 columns */
-    Z_SCALE = 0x40000, /* struct lora_row_scale of `extra` maxima, on-chip */
+    X_LOGITS = 0x400,   /* FP32 columns, with Y the argmax record */
+    Y_INT8 = 0x800,     /* INT8 columns */
+    Z_HEADS = 0x1000,   /* FP16, one a head of `extra` columns, on-chip */
+    A_ORDER = 0x2000,   /* an index a column; X and Y are elements of `extra` bytes */
+    A_HEAD = 0x4000,    /* FP16, `extra` columns: one head */
+    A_ROW = 0x20000,    /* FP16 columns */
+    Z_SUMS = 0x8000,    /* FP32, one a head of all `extra` columns, on-chip */
+    Y_FP32 = 0x10000,   /* FP32 columns */
+    Z_SCALE = 0x40000,  /* struct lora_row_scale of `extra` maxima, on-chip */
     Y_CHOSEN = 0x80000, /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
     Z_GATE = 0x100000   /* one FP32 value, on-chip, as y is */
 };

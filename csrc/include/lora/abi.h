@@ -353,8 +353,8 @@ enum lora_vector_op {
     LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
     LORA_VEC_QUANTIZE_ROW = 26,    /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
                                    /* z.scale = that max*FP32(1/127) */
-    LORA_VEC_ROUTE = 27,       /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
-                               /* by index; weights by SoftMax over all columns */
+    LORA_VEC_ROUTE = 27,        /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
+                                /* by index; weights by SoftMax over all columns */
     LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
     LORA_VEC_ADD_GATED = 29     /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
 };
@@ -407,7 +407,7 @@ enum lora_command_flag {
     LORA_FLAG_NO_BIAS = 0x40,        /* MATRIX with scales: no bias behind them */
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
-    LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX, EXPERTS: x INT8, a struct lora_row_scale behind a row */
+    LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX, EXPERTS: x INT8, a struct lora_row_scale a row */
     LORA_FLAG_VOTES = 0x200,         /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a */
                                      /* step without rows */
     LORA_FLAG_COMBINE = 0x400,       /* EXPERTS: the chosen experts' outputs become one */
@@ -466,8 +466,8 @@ struct lora_chosen { /* of ROUTE, `chosen` a row, by ascending expert */
  * is element i*chosen + j of what has one for each expert: y, or with COMBINE x. y[i*chosen + j] =
  * FP16(x*W_j); COMBINE: y = FP16(c[0].weight*(x_0*W_0) + c[1].weight*(x_1*W_1) ..)
  * (docs/numbers.md, 3.16). Experts that no row has chosen are not read. INT8, W4A8: x is INT8, with
- * ROW_SCALES a struct lora_row_scale behind a whole row of x; the sums of expert e are multiplied by
- * its FP32 scale[n], which lies, in whole lines, behind those of the experts before. */
+ * ROW_SCALES a struct lora_row_scale behind a whole row of x; the sums of expert e are multiplied
+ * by its FP32 scale[n], which lies, in whole lines, behind those of the experts before. */
 struct lora_experts {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;

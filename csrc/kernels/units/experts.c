@@ -58,7 +58,8 @@ static void multiply(const struct lora_job *job, const struct expert *expert, ui
         lora_quantized_multiply(&expert->own, tile, blocks, next, sums);
         return;
     }
-    if (is_widened(&expert->own)) blocks = next = lora_quantized_widen(&expert->own, thread, blocks);
+    if (is_widened(&expert->own))
+        blocks = next = lora_quantized_widen(&expert->own, thread, blocks);
     if (expert->count == 1) {
         variant->row(expert->x, starts, blocks, next, sums);
         return;

@@ -1,5 +1,5 @@
-/* ROUTE: the experts that each row chooses, and their weights; ADD_GATED: what an expert of all rows
- * adds. docs/numbers.md, 3.16. */
+/* ROUTE: the experts that each row chooses, and their weights; ADD_GATED: what an expert of all
+ * rows adds. docs/numbers.md, 3.16. */
 #include <math.h>
 #include <stdbool.h>
 

@@ -64,7 +64,9 @@ def quantized_as(config: ModelConfig, precision: str) -> ModelConfig:
     in INT8 by head."""
     weights = of_precision(precision)
     formats: dict[str, MatrixFormat] = {"lm_head": MatrixFormat(INT8.name)}
-    for matmul in describe(config).adapted:
+    for matmul in describe(config).matmuls:
+        if matmul.layer is None or matmul.target.axes[0] == "experts":  # routers stay FP16
+            continue
         group = weights.fitting_group(matmul.k)
         fits = group in weights.groups
         chosen = MatrixFormat(weights.name, group) if fits else MatrixFormat(INT8.name)
