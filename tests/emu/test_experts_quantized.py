@@ -15,11 +15,14 @@ import pytest
 from lora_host import abi
 from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.quant.quantize import quantize as quantize_folder
+from lora_sdk.quant.recipe import Recipe
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_every_family import tokens_of, variant_of
 from tests.emu.test_identity import digest
 from tests.emu.test_quantized_identity import DIGESTS, _rounds_down
-from tests.quantized import SCHEMES, QuantizedModel
+from tests.quantized import SCHEMES, QuantizedModel, oracle_of
 from tests.variants import write_checkpoint
 
 LENGTH = 36  # beyond a tile of positions
@@ -61,6 +64,22 @@ def test_the_oracles_bytes_and_digest(kind: str, made: Callable[[str], Made]) ->
     for boards in (1, 4):
         assert feed(made(kind), boards, "native").tobytes() == want.tobytes()
     assert feed(made(kind), 2, "numpy", 9).tobytes() == want[:9].tobytes()
+
+
+RECIPES = {
+    "qwen2_moe": Recipe("w8a8", kv="int8"),
+    "granitemoe": Recipe("w4a8", group=32, kv="int8-heads", activations="dynamic"),
+    "mixtral": Recipe("w4a16", group=32, head="fp16", kv="fp16", symmetric=False),
+}
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_boards_compute_what_quantize_writes(kind: str, tmp_path: Path) -> None:
+    plain = write_checkpoint(variant_of(kind), tmp_path / "plain")
+    quantize_folder(plain, tmp_path / "q", RECIPES[kind], [tokens_of(40)])
+    want = oracle_of(Checkpoint.open(tmp_path / "q")).logits(tokens_of(20))
+    with open_runner(tmp_path / "q", 2, sequences=1) as runner:
+        assert Driver(runner).feed(0, tokens_of(20), (16, 1)).tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["qwen2_moe", "olmoe"])
