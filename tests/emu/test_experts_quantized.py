@@ -15,13 +15,17 @@ import pytest
 from lora_host import abi
 from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
+from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.quant.quantize import quantize as quantize_folder
 from lora_sdk.quant.recipe import Recipe
+from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_every_family import tokens_of, variant_of
 from tests.emu.test_identity import digest
 from tests.emu.test_quantized_identity import DIGESTS, _rounds_down
+from tests.oracle.integer import AdaptedQuantized
 from tests.quantized import SCHEMES, QuantizedModel, oracle_of
 from tests.variants import write_checkpoint
 
@@ -80,6 +84,26 @@ def test_boards_compute_what_quantize_writes(kind: str, tmp_path: Path) -> None:
     want = oracle_of(Checkpoint.open(tmp_path / "q")).logits(tokens_of(20))
     with open_runner(tmp_path / "q", 2, sequences=1) as runner:
         assert Driver(runner).feed(0, tokens_of(20), (16, 1)).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(("kind", "boards", "mode"), [("qwen2_moe", 2, "s"),
+                                                      ("granitemoeshared", 1, "auto")])  # fmt: skip
+def test_adapters_read_the_fp16_activation(
+    kind: str, boards: int, mode: str, made: Callable[[str], Made], tmp_path: Path
+) -> None:
+    """Of attention and of the shared expert; what experts read is then quantized behind its
+    gather."""
+    folder, model, _ = made(kind)
+    path = write_adapter(variant_of(kind), Folder("a"), tmp_path / "a")
+    factors = read_factors(variant_of(kind), path)
+    want = AdaptedQuantized(model.oracle(), factors).logits(tokens_of(12))
+    options = AdapterOptions(1, 16, mode=mode)  # type: ignore[arg-type]
+    with open_runner(folder, boards, adapters=options, model=model) as runner:
+        slots, driver = AdapterSlots(runner.cluster, runner.plan), Driver(runner)
+        slots.load("a", path)
+        slots.attach(1, "a")
+        driver.adapters[1] = slots.slot_of(1)
+        assert driver.feed(1, tokens_of(12), (10, 1)).tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["qwen2_moe", "olmoe"])

@@ -35,7 +35,7 @@ from tests.oracle import Oracle, load_weights
 from tests.variants import variant, write_checkpoint
 
 F32 = NDArray[np.float32]
-MIXTURES = ("qwen2_moe", "qwen3_moe_mixed", "granitemoeshared")
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe_mixed", "olmoe", "granitemoe", "granitemoeshared")
 ALL = ["gpt2", "gpt2_unscaled", "opt", "opt_post_norm", "opt_plain", "llama_gqa_bias", "mistral"]
 
 
