@@ -15,6 +15,7 @@ import pytest
 from lora_host import abi
 from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
+from lora_host.errors import TransportError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.adapters import AdapterOptions
@@ -119,12 +120,9 @@ def test_batches_change_nothing(kind: str, made: Callable[[str], Made]) -> None:
             assert got.tobytes() == want[len(starts[number])].tobytes()
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "granitemoe", "granitemoeshared"])
-def test_a_step_reads_each_chosen_expert_once(kind: str, made: Callable[[str], Made]) -> None:
-    """Of 16 rows as of one: the boards count the bytes that their matmuls read."""
-    folder, model, _ = made(kind)
-    oracle, tokens = model.oracle(), tokens_of(17)
-    notes: list[set[int]] = []
+def chosen_of(model: QuantizedModel, tokens: list[int]) -> list[set[int]]:
+    """The experts of each row in the first layer, then in the second."""
+    oracle, notes = model.oracle(), []
     route = oracle._route
 
     def noted(logits: Any, experts: Any) -> Any:
@@ -134,6 +132,34 @@ def test_a_step_reads_each_chosen_expert_once(kind: str, made: Callable[[str], M
 
     oracle._route = noted  # type: ignore[method-assign]
     oracle.logits(tokens)
+    return notes
+
+
+def test_two_wrong_bits_of_scales_stop_the_rows_that_choose_their_expert(
+    made: Callable[[str], Made],
+) -> None:
+    folder, model, _ = made("mixtral")
+    (token,) = tokens_of(1)
+    chosen = chosen_of(model, [token])[0]
+    other = next(e for e in range(4) if e not in chosen)
+    with open_runner(folder, 1, sequences=1, model=model) as runner:
+        table = runner.plan.boards[0].tables["layer.0.expert_down.scales"]
+        for expert in (other, min(chosen)):
+            word = (table.offset + expert * table.spec.row_bytes) // 8
+            runner.cluster.emulated.fault(0, abi.FAULT_ECC_DOUBLE, table.bank, word, 3)
+            if expert == other:
+                Driver(runner).feed(0, [token], (1,))
+                continue
+            with pytest.raises(TransportError, match="two wrong bits"):
+                Driver(runner).feed(0, [token], (1,))
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "granitemoe", "granitemoeshared"])
+def test_a_step_reads_each_chosen_expert_once(kind: str, made: Callable[[str], Made]) -> None:
+    """Of 16 rows as of one: the boards count the bytes that their matmuls read."""
+    folder, model, _ = made(kind)
+    tokens = tokens_of(17)
+    notes = chosen_of(model, tokens)
     chosen = [notes[:17], notes[17:]]
     with open_runner(folder, 1, sequences=1, model=model) as runner:
         driver, matrices = Driver(runner), runner.plan.boards[0].matrices.values()
