@@ -3,8 +3,10 @@ them, and mistakes that must be seen."""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from lora_host import abi
 from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
-from lora_host.errors import TransportError
+from lora_host.errors import ModelError, TransportError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.adapters import AdapterOptions
@@ -172,6 +174,18 @@ def test_a_step_reads_each_chosen_expert_once(kind: str, made: Callable[[str], M
                 read = {e for row in rows for e in chosen[layer or 0][row]}
                 wanted += each * (len(read) if placed.spec.experts else 1)
             assert runner.cluster.emulated.weight_bytes(0) - before == wanted
+
+
+def test_experts_with_input_scales_of_their_own_are_refused(made: Callable[[str], Made]) -> None:
+    folder, model, _ = made("mixtral")
+    name, other = "layer.0.expert.1.down", copy.copy(model)
+    changed = replace(model.matrices[name], x_scale=np.float32(0.5))
+    other.matrices = {**model.matrices, name: changed}
+    with (
+        pytest.raises(ModelError, match=rf"{name}: scale of its input is 0\.5, that of layer\.0\."),
+        open_runner(folder, 1, sequences=1, model=other),
+    ):
+        pass
 
 
 def scales_of_the_next(patch: pytest.MonkeyPatch) -> None:
