@@ -9,9 +9,8 @@ from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
-from lora_sdk.model.quantization import MatrixFormat, Quantization
+from lora_sdk.model.quantization import MatrixFormat, Quantization, routes
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
-from lora_sdk.quant.layer import routes
 
 LLAMA = ModelConfig(
     architecture="llama", layers=3, hidden=144, heads=9, kv_heads=3, head_dim=16, ffn=200,

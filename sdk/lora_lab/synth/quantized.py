@@ -8,8 +8,8 @@ from math import prod
 
 from lora_lab.synth.tensor import DEVIATION, Tensor
 from lora_sdk.model.block import describe
+from lora_sdk.model.quantization import routes
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.layer import routes
 from lora_sdk.quant.recipe import Recipe
 
 INPUT_SCALE = 4 / 127  # four deviations of a norm's output

@@ -10,10 +10,10 @@ import numpy as np
 
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
-from lora_sdk.model.quantization import AttentionScales
+from lora_sdk.model.quantization import AttentionScales, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.dense import LIMIT, round_rows, round_to
-from lora_sdk.quant.layer import F32, FileModule, Parameters, roles, routes
+from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
 from lora_sdk.quant.modules import Rounded, round_weights, rounded_plainly
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import Inputs, Record, with_prior

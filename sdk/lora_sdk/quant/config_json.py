@@ -8,10 +8,11 @@ from typing import Any
 
 from lora_sdk.model.compressed_tensors import METHOD
 from lora_sdk.model.config import family_of
+from lora_sdk.model.quantization import routes
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import INT8, WeightFormat
-from lora_sdk.quant.layer import full_name, head_module, routes
+from lora_sdk.quant.layer import full_name, head_module
 from lora_sdk.quant.recipe import Recipe
 
 _STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}

@@ -47,11 +47,6 @@ def roles(config: ModelConfig, layer: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def routes(name: str) -> bool:
-    """Whether a matrix is a router's or a gate's, which stay FP16."""
-    return name.endswith((".router", ".shared_gate"))
-
-
 def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:
     """All matrices and vectors whose canonical name begins with `lead`."""
     found = Parameters()

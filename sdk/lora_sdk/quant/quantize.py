@@ -14,7 +14,7 @@ from lora_sdk import __version__
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
-from lora_sdk.model.quantization import dequantized_blocks
+from lora_sdk.model.quantization import dequantized_blocks, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
@@ -23,7 +23,7 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.head import HeadResult, round_head
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters, routes
+from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from lora_sdk.model.kv_formats import KvFormat
-from lora_sdk.model.quantization import AttentionScales
+from lora_sdk.model.quantization import AttentionScales, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 from lora_sdk.quant.dense import by_head, integer_attention, round_rows, round_to
-from lora_sdk.quant.layer import Parameters, routes
+from lora_sdk.quant.layer import Parameters
 
 
 class RoundedOperations:
