@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from lora_host import abi
 from lora_host.emu import mixture
@@ -87,6 +89,45 @@ def test_boards_compute_what_quantize_writes(kind: str, tmp_path: Path) -> None:
     want = oracle_of(Checkpoint.open(tmp_path / "q")).logits(tokens_of(20))
     with open_runner(tmp_path / "q", 2, sequences=1) as runner:
         assert Driver(runner).feed(0, tokens_of(20), (16, 1)).tobytes() == want.tobytes()
+
+
+def words(values: NDArray[np.uint8], axis: int) -> NDArray[np.int32]:
+    """Eight 4-bit values of an axis in each INT32, low bits first."""
+    eight = np.moveaxis(values, axis, -1).reshape(*np.moveaxis(values, axis, -1).shape[:-1], -1, 8)
+    packed = (eight.astype(np.uint32) << np.arange(0, 32, 4, dtype=np.uint32)).sum(-1, np.uint32)
+    return np.ascontiguousarray(np.moveaxis(packed.view(np.int32), -1, axis))
+
+
+def test_a_folder_of_gptq_has_its_routers_in_fp16(tmp_path: Path) -> None:
+    folder = write_checkpoint(variant_of("qwen2_moe"), tmp_path, "x3")
+    (path,) = folder.glob("*.safetensors")
+    found: dict[str, Any] = {}
+    for name, array in load_file(path).items():
+        module = name.removesuffix(".weight")
+        if (
+            ".layers." not in name
+            or array.ndim == 1
+            or module.endswith(("mlp.gate", "expert_gate"))
+        ):
+            found[name] = array
+            continue
+        groups = array.astype(np.float32).T.reshape(-1, 32, len(array))
+        scales = (np.abs(groups).max(axis=1) / 7).astype(np.float16)
+        values = np.clip(np.rint(groups / scales[:, None]) + 8, 0, 15).astype(np.uint8)
+        zeros = np.full(scales.shape, 7, np.uint8)  # less one
+        found[f"{module}.scales"] = scales
+        found[f"{module}.qzeros"] = words(zeros, 1)
+        found[f"{module}.qweight"] = words(values.reshape(-1, len(array)), 0)
+        found[f"{module}.g_idx"] = (np.arange(array.shape[1]) // 32).astype(np.int32)
+    save_file(found, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    (folder / "config.json").write_text(json.dumps(config))
+    checkpoint = Checkpoint.open(folder)
+    assert checkpoint.config.quantization.format("layer.1.expert.3.up").kind == "w4a16"  # type: ignore[union-attr]
+    want = oracle_of(checkpoint).logits(tokens_of(12))
+    with open_runner(folder, 2, sequences=1) as runner:
+        assert Driver(runner).feed(0, tokens_of(12), (11, 1)).tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize(("kind", "boards", "mode"), [("qwen2_moe", 2, "s"),
