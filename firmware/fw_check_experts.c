@@ -1,5 +1,7 @@
-/* REGISTER: a matmul by chosen experts: all experts' weights in their banks, x, y, the choice. */
+/* REGISTER: a matmul by chosen experts: all experts' weights and scales in their banks, x, y, the
+ * choice. */
 #include "fw.h"
+#include "lora/weight_blocks.h"
 
 #define MAX_BLOCKS 0x10000000u /* of all experts: keeps request numbers within 32 bits */
 
@@ -25,6 +27,29 @@ static uint32_t check_weights(struct fw *fw, const struct lora_experts *c) {
     return fw_check_blocks(fw, &all, blocks * c->experts);
 }
 
+/* Weights whose x is INT8, with a scale a column. */
+static uint32_t is_scaled(const struct lora_experts *c) {
+    uint32_t type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
+    return type == LORA_WEIGHT_INT8 || type == LORA_WEIGHT_W4A8;
+}
+
+static uint32_t check_type(struct fw *fw, const struct lora_experts *c) {
+    if (lora_weight_block_bytes(c->weight_type) == 0)
+        return fw_fail(fw, LORA_ERR_OPCODE, c->weight_type, LORA_WEIGHT_FP16);
+    if ((c->weight_type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K) ||
+        c->k & (lora_weight_unit(c->weight_type) - 1))
+        return fw_fail(fw, LORA_ERR_SIZE, c->k, LORA_MAX_INT8_K);
+    if ((c->flags & LORA_FLAG_ROW_SCALES) && !is_scaled(c))
+        return fw_fail(fw, LORA_ERR_OPCODE, c->flags, 0);
+    return FW_MORE;
+}
+
+static uint32_t check_scales(struct fw *fw, const struct lora_experts *c) {
+    uint64_t start = (uint64_t)c->scale_line * LORA_LINE_BYTES;
+    if (!is_scaled(c)) return FW_MORE;
+    return fw_check_range(fw, c->scale_bank, start, (uint64_t)c->experts * fw_padded(c->n * 4));
+}
+
 uint32_t fw_check_experts(struct fw *fw, const struct lora_list *list,
                           const struct lora_experts *c) {
     uint32_t combines = c->flags & LORA_FLAG_COMBINE;
@@ -37,13 +62,18 @@ uint32_t fw_check_experts(struct fw *fw, const struct lora_list *list,
         check_range(fw, c->chosen, 1, LORA_MAX_CHOSEN) == FW_FAILED ||
         check_range(fw, c->chosen, 1, c->experts) == FW_FAILED)
         return FW_FAILED;
-    if (c->weight_type != LORA_WEIGHT_FP16)
-        return fw_fail(fw, LORA_ERR_OPCODE, c->weight_type, LORA_WEIGHT_FP16);
-    x.row_bytes = c->k * 2 * (combines ? c->chosen : 1u);
+    if (check_type(fw, c) == FW_FAILED) return FW_FAILED;
+    x.align = is_scaled(c) ? 1 : 2;
+    x.row_bytes = c->k * x.align * (combines ? c->chosen : 1u);
+    if (c->flags & LORA_FLAG_ROW_SCALES) {
+        x.row_bytes = fw_padded(x.row_bytes) + (uint32_t)sizeof(struct lora_row_scale);
+        x.align = 4;
+    }
     y.row_bytes = c->n * 2 * (combines ? 1u : c->chosen);
     chosen.row_bytes = c->chosen * (uint32_t)sizeof(struct lora_chosen);
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
         fw_check_buffer(fw, list, chosen) == FW_FAILED)
         return FW_FAILED;
+    if (check_scales(fw, c) == FW_FAILED) return FW_FAILED;
     return check_weights(fw, c);
 }

@@ -14,16 +14,17 @@ enum operand {
     A_TOKENS = 0x80,     /* a table row a token */
     B_POSITIONS = 0x100, /* a table row a position; may be absent */
     A_ANGLES = 0x200,
-    X_LOGITS = 0x400,  /* FP32 columns, with Y the argmax record */
-    Y_INT8 = 0x800,    /* INT8 columns */
-    Z_HEADS = 0x1000,  /* FP16, one a head of `extra` columns, on-chip */
-    A_ORDER = 0x2000,  /* an index a column; X and Y are elements of `extra` bytes */
-    A_HEAD = 0x4000,   /* FP16, `extra` columns: one head */
-    A_ROW = 0x20000,   /* FP16 columns */
-    Z_SUMS = 0x8000,   /* FP32, one a head of all `extra` columns, on-chip */
-    Y_FP32 = 0x10000,  /* FP32 columns */
-    Z_SCALE = 0x40000, /* struct lora_row_scale of `extra` maxima, on-chip */
-    Y_CHOSEN = 0x80000 /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
+    X_LOGITS = 0x400,   /* FP32 columns, with Y the argmax record */
+    Y_INT8 = 0x800,     /* INT8 columns */
+    Z_HEADS = 0x1000,   /* FP16, one a head of `extra` columns, on-chip */
+    A_ORDER = 0x2000,   /* an index a column; X and Y are elements of `extra` bytes */
+    A_HEAD = 0x4000,    /* FP16, `extra` columns: one head */
+    A_ROW = 0x20000,    /* FP16 columns */
+    Z_SUMS = 0x8000,    /* FP32, one a head of all `extra` columns, on-chip */
+    Y_FP32 = 0x10000,   /* FP32 columns */
+    Z_SCALE = 0x40000,  /* struct lora_row_scale of `extra` maxima, on-chip */
+    Y_CHOSEN = 0x80000, /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
+    Z_GATE = 0x100000   /* one FP32 value, on-chip, as y is */
 };
 
 /* One row an operation. */
@@ -56,6 +57,7 @@ static const uint32_t rules[] = {
     [LORA_VEC_QUANTIZE_ROW] = X_ROW | Y_INT8 | Z_SCALE,
     [LORA_VEC_ROUTE] = X_ROW | Y_CHOSEN,
     [LORA_VEC_ROUTE_CHOSEN] = X_ROW | Y_CHOSEN,
+    [LORA_VEC_ADD_GATED] = X_ROW | Y_ROW | Z_GATE,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -91,6 +93,10 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.row_bytes = v->extra / list->head_dim * 4;
         z.align = 4;
     }
+    if (uses & Z_GATE) {
+        y.bank = LORA_BANK_ONCHIP;
+        z.row_bytes = z.align = 4;
+    }
     if (uses & Z_SCALE) {
         z.row_bytes = sizeof(struct lora_row_scale);
         z.align = 4;
@@ -99,7 +105,7 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
     if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS | Y_CHOSEN)) &&
         fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE))
+    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE | Z_GATE))
         return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }

@@ -40,9 +40,9 @@ class Folder:
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
     kind = config["model_type"]
-    if kind in MOE_KINDS:  # neither of experts nor of routers
+    if kind in MOE_KINDS:  # neither of experts that rows choose nor of routers
         for tensor, shape in moe_shapes(dict(config)):
-            if len(shape) == 2 and ".self_attn." in tensor:
+            if len(shape) == 2 and re.search(r"\.(self_attn|shared_expert|shared_mlp)\.", tensor):
                 yield tensor.removesuffix(".weight"), shape[1], shape[0]
         return
     if kind in FAMILY_SHAPES:
@@ -154,6 +154,9 @@ def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]
             for index, letter in enumerate("qkv"):
                 rows = slice(index * outputs // 3, (index + 1) * outputs // 3)
                 found[f"layer.{layer}.{letter}"] = (a, b[rows], scale)
+        elif last == "input_linear":
+            for part, half in zip(("gate", "up"), np.split(b, 2), strict=True):
+                found[f"layer.{layer}.shared.{part}"] = (a, half, scale)
         else:
             found[f"layer.{layer}.{_canonical(module)}"] = (a, b, scale)
     return found
@@ -163,6 +166,8 @@ def _canonical(module: str) -> str:
     last = module.rpartition(".")[2]
     if last == "c_proj":
         return "o" if ".attn." in module else "down"
+    if ".shared_" in module:
+        return "shared.down" if last == "output_linear" else f"shared.{last.removesuffix('_proj')}"
     names = {"c_fc": "up", "fc1": "up", "fc2": "down", "out_proj": "o"}
     return names.get(last, last.removesuffix("_proj"))
 

@@ -4,6 +4,7 @@ its names of keys and tensors, and the rows that the converter moves."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,22 @@ ARCHITECTURES = {
     "granite": "GRANITE", "smollm3": "SMOLLM3", "phi": "PHI2", "phi3": "PHI3",
     "stablelm": "STABLELM", "starcoder2": "STARCODER2", "gpt2": "GPT2", "gpt_bigcode": "STARCODER",
     "gpt_neox": "GPTNEOX", "bloom": "BLOOM", "mpt": "MPT", "falcon": "FALCON",
-    "gemma": "GEMMA", "gemma2": "GEMMA2", "gemma3_text": "GEMMA3",
+    "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "qwen3_moe": "QWEN3MOE", "olmoe": "OLMOE",
+    "granitemoe": "GRANITE_MOE", "granitemoeshared": "GRANITE_MOE", "gemma": "GEMMA",
+    "gemma2": "GEMMA2", "gemma3_text": "GEMMA3",
 }  # fmt: skip
 GEMMA = ("gemma", "gemma2", "gemma3_text")
-PERMUTED = ("llama", "mistral", "granite", "smollm3")
+GRANITES = ("granite", "granitemoe", "granitemoeshared")
+PERMUTED = ("llama", "mistral", "smollm3", "mixtral", *GRANITES)
+
+
+ROUTER = "ffn_gate_inp"
 
 
 def as_f16(name: str, array: Array) -> gguf.GGMLQuantizationType:
     """Matrices in FP16, vectors in FP32."""
     kinds = gguf.GGMLQuantizationType
-    return kinds.F16 if array.ndim > 1 else kinds.F32
+    return kinds.F16 if array.ndim > 1 and ROUTER not in name else kinds.F32
 
 
 def matrices_as(kind: str) -> Types:
@@ -40,7 +47,7 @@ def matrices_as(kind: str) -> Types:
 
     def chosen(name: str, array: Array) -> gguf.GGMLQuantizationType:
         blocks = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]
-        fits = array.ndim > 1 and array.shape[-1] % blocks == 0
+        fits = array.ndim > 1 and array.shape[-1] % blocks == 0 and ROUTER not in name
         return gguf.GGMLQuantizationType[kind] if fits else as_f16(name, array)
 
     return chosen
@@ -68,10 +75,11 @@ def write_gguf(
     tensors = make_tensors(which.name, config, which.prefix, factor)
     if which.dtype == "BF16":
         tensors = {name: _cut(array) for name, array in tensors.items()}
-    for hugging_face, array in converted(config, tensors).items():
+    for hugging_face, array in with_experts(config, converted(config, tensors)).items():
         bare = hugging_face.removeprefix("transformer.")  # the converter drops BLOOM's
         found = (names.get_name(n, try_suffixes=(".weight", ".bias")) for n in (hugging_face, bare))
-        name = next(one for one in found if one is not None)
+        own = (hugging_face,) if hugging_face.startswith("blk.") else ()
+        name = next(one for one in (*own, *found) if one is not None)
         kind = types(name, array)
         plain = kind in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16)
         data = np.ascontiguousarray(array)
@@ -132,6 +140,23 @@ def converted(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dict[s
             moved = _falcon(config, array, heads)
         found[name] = moved
     return found
+
+
+def with_experts(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The matrices of a layer's experts in one tensor of three axes, gate and up apart."""
+    found: dict[str, Array] = {}
+    experts: dict[str, list[Array]] = {}
+    for name, array in tensors.items():
+        one = re.fullmatch(r"(.*\.experts)\.\d+\.(\w+\.weight)", name)
+        if one:
+            experts.setdefault(f"{one[1]}.{one[2]}", []).append(array)
+        elif name.endswith("input_linear.weight"):
+            layer, kind = name.split(".")[2], "shexp" if "shared_mlp" in name else "exps"
+            for part, half in zip(("gate", "up"), np.split(array, 2, axis=-2), strict=True):
+                found[f"blk.{layer}.ffn_{part}_{kind}.weight"] = half
+        else:
+            found[name] = array
+    return found | {name: np.stack(arrays) for name, arrays in experts.items()}
 
 
 def _cut(array: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -224,11 +249,21 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
         writer.add_rope_scaling_factor(config["rope_scaling"]["factor"])
     if config["model_type"] in ("gpt_neox", "stablelm"):
         writer.add_parallel_residual(config["use_parallel_residual"])
-    if config["model_type"] == "granite":
+    if config["model_type"] in GRANITES:
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
+    for field, add in (
+        ("num_local_experts", writer.add_expert_count),
+        ("num_experts", writer.add_expert_count),
+        ("num_experts_per_tok", writer.add_expert_used_count),
+        ("moe_intermediate_size", writer.add_expert_feed_forward_length),
+        ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
+        ("shared_intermediate_size", writer.add_expert_shared_feed_forward_length),
+    ):
+        if config.get(field):
+            add(config[field])
     if config.get("sliding_window") and not config.get("max_window_layers"):
         writer.add_sliding_window(config["sliding_window"])
     if config["model_type"] in GEMMA:

@@ -102,13 +102,14 @@ def _change(random: Random, words: np.ndarray) -> None:
 
 
 def lists(folder: Path) -> Subject:
-    """Lists of four models: norms and activations of each kind, biases, experts, INT8."""
+    """Lists of five models: norms and activations of each kind, biases, experts, INT8, both."""
     path = folder / "list"
     boards = [
         Board(plan_rig.NARROW, "lora_f_u280"),
         Board(plan_rig.OPT_POST, "lora_f_u280"),
         Board(plan_rig.EXPERTS, "lora_f_u280"),
         Board(plan_rig.quantized(plan_rig.NARROW, "w8a8"), "lora_q_u280"),
+        Board(plan_rig.quantized(plan_rig.EXPERTS_WIDE, "w4a8_dynamic"), "lora_w4a8_u280"),
     ]
     chosen = boards[0]
 

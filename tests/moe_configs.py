@@ -12,6 +12,9 @@ _MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **
 _QWEN3 = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], **_COMMON}
 _OLMOE = {"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], **_COMMON}
 _GRANITE = {"model_type": "granitemoe", "architectures": ["GraniteMoeForCausalLM"], **_COMMON}
+_QWEN2 = {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], **_COMMON}
+_SHARED = {**_GRANITE, "model_type": "granitemoeshared",
+           "architectures": ["GraniteMoeSharedForCausalLM"]}  # fmt: skip
 
 MOE_CONFIGS: dict[str, dict[str, Any]] = {
     "mixtral": {
@@ -62,6 +65,36 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
         "norm_topk_prob": True,
         "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
     },
+    "qwen2_moe": {
+        **_QWEN2, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 296, "moe_intermediate_size": 72,
+        "shared_expert_intermediate_size": 168, "vocab_size": 297, "num_experts": 7,
+        "num_experts_per_tok": 2, "norm_topk_prob": False, "decoder_sparse_step": 1,
+        "mlp_only_layers": [], "rope_theta": 5000.0,
+    },
+    "qwen2_moe_mixed": {
+        **_QWEN2, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 232, "moe_intermediate_size": 104,
+        "shared_expert_intermediate_size": 40, "vocab_size": 283, "num_hidden_layers": 4,
+        "num_experts": 5, "num_experts_per_tok": 3, "norm_topk_prob": True,
+        "decoder_sparse_step": 2, "mlp_only_layers": [1], "qkv_bias": False,
+        "use_sliding_window": True, "sliding_window": 48, "max_window_layers": 3,
+        "tie_word_embeddings": True,
+    },
+    "granitemoeshared": {
+        **_SHARED, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 88, "shared_intermediate_size": 120, "vocab_size": 294,
+        "num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 6.0,
+        "rope_theta": 5000.0,
+    },
+    "granitemoeshared_without": {
+        **_SHARED, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 72, "shared_intermediate_size": 0, "vocab_size": 279,
+        "num_local_experts": 4, "num_experts_per_tok": 3, "embedding_multiplier": 3.3,
+        "residual_multiplier": 1.7, "attention_multiplier": 0.5, "logits_scaling": 8.0,
+        "tie_word_embeddings": True,
+    },
 }  # fmt: skip
 MOE_KINDS = frozenset(config["model_type"] for config in MOE_CONFIGS.values())
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -83,7 +116,8 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
             yield f"{h}self_attn.{part}_norm.weight", (width,)
         for part, shape in (("q", (q, d)), ("k", (kv, d)), ("v", (kv, d)), ("o", (d, q))):
             yield f"{h}self_attn.{part}_proj.weight", shape
-            if c.get("attention_bias"):
+            biased = kind == "qwen2_moe" and c.get("qkv_bias", True) and part != "o"
+            if c.get("attention_bias") or biased:
                 yield f"{h}self_attn.{part}_proj.bias", shape[:1]
         yield from _mlp(c, layer)
     yield "model.norm.weight", (d,)
@@ -105,12 +139,23 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
         lead = f"model.layers.{layer}.block_sparse_moe"
         names = {"w1": (ffn, d), "w3": (ffn, d), "w2": (d, ffn)}
     count = c.get("num_experts") or c["num_local_experts"]
-    if c["model_type"] == "granitemoe":
+    if c["model_type"].startswith("granitemoe"):
         lead = f"model.layers.{layer}.block_sparse_moe"
         yield f"{lead}.router.layer.weight", (count, d)
         yield f"{lead}.input_linear.weight", (count, 2 * ffn, d)
         yield f"{lead}.output_linear.weight", (count, d, ffn)
+        shared = c.get("shared_intermediate_size")
+        if shared:
+            lead = f"model.layers.{layer}.shared_mlp"
+            yield f"{lead}.input_linear.weight", (2 * shared, d)
+            yield f"{lead}.output_linear.weight", (d, shared)
         return
     yield f"{lead}.gate.weight", (count, d)
     for expert in range(count):
         yield from ((f"{lead}.experts.{expert}.{name}.weight", s) for name, s in names.items())
+    if c["model_type"] == "qwen2_moe":
+        width = c["shared_expert_intermediate_size"]
+        yield f"{lead}.shared_expert_gate.weight", (1, d)
+        for name in names:
+            shape = (d, width) if name == "down_proj" else (width, d)
+            yield f"{lead}.shared_expert.{name}.weight", shape

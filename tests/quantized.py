@@ -78,7 +78,8 @@ class QuantizedModel:
         formats = {
             name: found for name in self.weights if (found := self._format(name)).kind != "fp16"
         }
-        order = frozenset(name for name, f in formats.items() if scheme.act_order and f.four_bit)
+        ordered = (name for name, f in formats.items() if scheme.act_order and f.four_bit)
+        order = frozenset(name for name in ordered if ".expert." not in name)
         quantization = Quantization("test", formats, scheme.kv, order)
         self.config: ModelConfig = replace(self._base.config, quantization=quantization)
         self.matrices: dict[str, Matrix] = {
@@ -108,7 +109,7 @@ class QuantizedModel:
             return Int8Matrix(values, np.ascontiguousarray(scales), own)
         assert found.group is not None
         order = None
-        if self.scheme.act_order:
+        if self.scheme.act_order and ".expert." not in name:
             order = np.argsort(
                 normal(f"{_fused(name, self.config)}/order", len(weights)), kind="stable"
             )

@@ -67,13 +67,15 @@ static void reads_matrix(struct reader *reader, const struct lora_matrix *matrix
                (uint64_t)matrix->k * (scaled ? 1 : 2));
 }
 
-/* --- EXPERTS: the weights of those that rows have chosen ----------------------------------------
+/* --- EXPERTS: weights and scales of those that rows have chosen ---------------------------------
  */
 static void reads_experts(struct reader *reader, const struct lora_experts *c) {
     uint32_t blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
     uint32_t requests = (blocks + c->merge - 1u) / c->merge;
     uint64_t lines = (uint64_t)c->merge * lora_weight_block_bytes(c->weight_type) / LINE;
+    uint32_t type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
+    bool scaled = type == LORA_WEIGHT_INT8 || type == LORA_WEIGHT_W4A8;
     bool chosen[LORA_MAX_EXPERTS];
     emu_chosen(reader->call, chosen);
     for (uint32_t expert = 0; expert < c->experts; expert++) {
@@ -89,6 +91,8 @@ static void reads_experts(struct reader *reader, const struct lora_experts *c) {
             .k = c->k,
             .n = c->n};
         reads_weights(reader, &own);
+        uint64_t scales = padded(4ull * c->n), at = (uint64_t)c->scale_line * LINE;
+        if (scaled) reads(reader, c->scale_bank, at + expert * scales, scales);
     }
 }
 

@@ -31,6 +31,7 @@ SIZES = {
     ("num_attention_heads", "n_head", "n_heads"): HEADS,
     ("head_dim",): HEAD_DIM,
     ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"): 224,
+    ("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"): 96,
     ("rotary_dim",): HEAD_DIM // 2,
     ("vocab_size",): 293,
 }
@@ -51,7 +52,7 @@ QUANTIZED = ("w8a8", "w4a8", "w8a8_dynamic")
 CASES = [
     (kind, scheme)
     for kind in model_types()
-    for scheme in ("fp16", *(QUANTIZED if kind not in MOE_KINDS else ()))
+    for scheme in ("fp16", *QUANTIZED, *(["w4a16", "w4a8_dynamic"] if kind in MOE_KINDS else []))
 ]
 
 
@@ -62,7 +63,10 @@ def test_the_oracles_bytes(kind: str, scheme: str, tmp_path: Path) -> None:
     if scheme != "fp16":
         model = QuantizedModel(folder, SCHEMES[scheme])
         kinds = {form.kind for form in model.config.quantization.formats.values()}
-        assert kinds == {"int8", SCHEMES[scheme].kind}
+        assert kinds == {
+            SCHEMES[scheme].kind,
+            *({"int8"} if SCHEMES[scheme].head != "fp16" else ()),
+        }
         assert len(model.matrices) > 6 * model.config.layers - 1
     want = wanted(folder, model, tokens)
     for boards in BOARDS:

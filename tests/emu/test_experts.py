@@ -22,15 +22,15 @@ from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import Command, Experts, Vector, encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import load_config
+from lora_sdk.model.quantization import MatrixFormat
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.opening.opening import plan_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.banks import MatrixPlacement
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
-from lora_sdk.quant.recipe import Recipe
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
@@ -99,10 +99,10 @@ def test_batches_and_trees_change_nothing(
         verify_tree(runner, tokens, want, 29)
 
 
-def test_adapters_of_attention_give_the_oracles_bytes(
-    folder_of: Callable[[str], Path], tmp_path: Path
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe", "granitemoeshared"])
+def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
+    name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    name = "qwen3_moe"
     folder, tokens = folder_of(name), tokens_of(name)
     path = write_adapter(variant(name), Folder("a"), tmp_path / "a")
     checkpoint = Checkpoint.open(folder)
@@ -301,7 +301,12 @@ WRONG = [
     (Experts, {"experts": 0}, "SIZE"),
     (Experts, {"experts": abi.MAX_EXPERTS + 1}, "SIZE"),
     (Experts, {"experts": 1024}, "ADDRESS"),  # their weights end behind what is reserved
-    (Experts, {"weight_type": abi.WEIGHT_INT8}, "OPCODE"),
+    (Experts, {"weight_type": 7}, "OPCODE"),
+    (Experts, {"flags": abi.FLAG_ROW_SCALES}, "OPCODE"),  # of FP16
+    (Experts, {"weight_type": abi.WEIGHT_INT8, "scale_line": 1 << 31}, "ADDRESS"),
+    (Experts, {"weight_type": abi.WEIGHT_INT8, "scale_bank": 60}, "ADDRESS"),
+    (Experts, {"weight_type": abi.WEIGHT_INT8, "k": abi.MAX_INT8_K + 1}, "SIZE"),
+    (Experts, {"weight_type": MatrixFormat("w4a8", 32).weight_type, "k": 40}, "SIZE"),
     (Experts, {"merge": 0}, "SIZE"),
     (Experts, {"bank_count": 0}, "ADDRESS"),
     (Experts, {"k": 0}, "SIZE"),
@@ -355,12 +360,6 @@ def test_boards_without_units_for_experts_are_refused(folder_of: Callable[[str],
     plan_model(EngineOptions(model=path))
 
 
-def test_nothing_quantizes_them(folder_of: Callable[[str], Path]) -> None:
-    config = load_config(folder_of("olmoe"))
-    with pytest.raises(RequestError, match="olmoe: mixtures of experts are not quantized so far"):
-        Recipe("w8a8").check(config)
-
-
 def test_a_plan_says_what_a_token_reads() -> None:
     config, overlay = plan_rig.EXPERTS, plan_rig.overlay()
     plan = make_plan(config, overlay, plan_rig.board(), 2)
@@ -371,6 +370,19 @@ def test_a_plan_says_what_a_token_reads() -> None:
     routers = [one for board in plan.boards for one in board.replicas if one.what == "routers"]
     assert [one.bytes for one in routers] == [2 * 144 * 5 * 2]
     assert plan.weight_bytes - plan.replica_bytes == model_bytes(config)
+
+
+def test_a_plan_of_quantized_experts_counts_their_bytes() -> None:
+    wide = plan_rig.EXPERTS_WIDE
+    experts = wide.experts
+    assert experts is not None
+    weights = 3 * wide.hidden * experts.ffn * len(experts.layers)
+    for scheme, bits in (("w8a8", 8), ("w4a8", 4.625), ("w4a16", 4.625)):  # FP16 and 4 bits by 32
+        config = plan_rig.quantized(wide, scheme)
+        overlay = load_overlay(choose_overlay(config, "u280"))
+        found = report(make_plan(config, overlay, plan_rig.board(), 2))["experts"]
+        assert found["expert_bytes"] == 5 * weights * bits / 8
+        assert found["expert_bytes_a_token"] == 3 * weights * bits / 8
 
 
 def model_bytes(config: ModelConfig) -> int:

@@ -117,7 +117,7 @@ CASES = (
     Case("gguf: 65535 parts", partial(FILE, data=made.file([LLAMA, made.key("split.count", 2, b"\xff\xff")])), "split.count is 65535"),
     Case("gguf: parts that are missing", partial(content, name="a-00001-of-00003.gguf", data=made.file([LLAMA, made.key("split.count", 2, b"\3\0"), made.key("split.no", 2, b"\0\0")])), "a-00002-of-00003.gguf: cannot be read"),
     Case("gguf: parts of another model", partial(two_parts), "split.count is 3, expected 2"),
-    Case("gguf: experts", partial(FILE, data=made.file([LLAMA, made.key("llama.expert_count", made.U32, b"\x08\0\0\0")])), "mixtures of experts are not supported"),
+    Case("gguf: experts", partial(FILE, data=made.file([LLAMA, made.key("llama.expert_count", made.U32, b"\x08\0\0\0")])), "llama.expert_used_count is missing, expected an integer"),
     Case("gguf: a key that is unknown", partial(FILE, data=made.file([LLAMA, made.key("llama.attn_logit_softcapping", made.F32, bytes(4))])), "llama.attn_logit_softcapping"),
     Case("gguf: no tensors", partial(FILE, data=made.file([LLAMA])), "token_embd.weight is missing"),
     Case("gguf: a tensor without dimensions", partial(FILE, data=made.file([LLAMA], [made.tensor("a", ())])), "has 0 dimensions"),

@@ -204,14 +204,34 @@ class Oracle:
         name = f"layer.{layer}.expert"
         logits = self._product(x, f"layer.{layer}.router")
         out = np.zeros((len(x), self.config.hidden), np.float32)
-        for i, (row, found) in enumerate(zip(x, logits, strict=True)):
-            weights = self._route(found, experts)
+        for i, (row, own) in enumerate(zip(x, logits, strict=True)):
+            weights = self._route(own, experts)
+            inner = []
             for expert in sorted(weights):
                 gate, up = (self._linear(row[None], f"{name}.{expert}.{p}") for p in ("gate", "up"))
-                inner = store(silu(gate) * up)
-                product = self._product(inner, f"{name}.{expert}.down")[0]
-                out[i] = out[i] + weights[expert] * product
-        return store(out)
+                inner.append(store(silu(gate) * up))
+            names = [f"{name}.{expert}.down" for expert in sorted(weights)]
+            downs = self._downs(np.concatenate(inner), names)
+            for expert, found in zip(sorted(weights), downs, strict=True):
+                out[i] = out[i] + weights[expert] * found
+        return self._shared(x, store(out), layer, experts)
+
+    def _downs(self, x: F32, names: Sequence[str]) -> Sequence[F32]:
+        """Row i of x, which a text's row has made with its i-th expert, by matrix i."""
+        return [self._product(row[None], name)[0] for row, name in zip(x, names, strict=True)]
+
+    def _shared(self, x: F32, chosen: F32, layer: int, experts: ExpertConfig) -> F32:
+        """What the chosen experts gave, and the one of all rows."""
+        if not experts.shared:
+            return chosen
+        name = f"layer.{layer}.shared"
+        inner = store(silu(self._linear(x, f"{name}.gate")) * self._linear(x, f"{name}.up"))
+        found = self._linear(inner, f"{name}.down")
+        if experts.shared_gate:
+            gate = self._product(x, f"layer.{layer}.shared_gate")
+            one = np.float32(1)
+            found = one / (one + exp(-gate)) * found
+        return store(chosen + found)
 
     def _route(self, logits: F32, experts: ExpertConfig) -> dict[int, np.float32]:
         """The weight of each expert that a row chooses."""

@@ -3,7 +3,7 @@ blocks, no float64 sums, no code of the package."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,10 +80,11 @@ def quantize_rows(x: F32) -> tuple[I64, F32]:
     return np.array(integers), np.array(scales, np.float32)
 
 
-def int8_product(x: F32, w: Int8Matrix) -> F32:
-    """FP32(acc) * FP32(s_x*s_w), or (FP32(acc)*s_w)*s_x where each row has its own s_x."""
+def int8_product(x: F32, w: Int8Matrix, rows: tuple[I64, F32] | None = None) -> F32:
+    """FP32(acc) * FP32(s_x*s_w), or (FP32(acc)*s_w)*s_x where each row has its own s_x; `rows`: the
+    integers and scales of quantize_rows, if they are not x's alone."""
     if w.x_scale == "row":
-        x8, own = quantize_rows(x)
+        x8, own = rows or quantize_rows(x)
         by_column: F32 = (x8 @ w.values).astype(np.float32) * w.scales
         return by_column * own
     acc = quantize(x, w.x_scale) @ w.values
@@ -92,14 +93,14 @@ def int8_product(x: F32, w: Int8Matrix) -> F32:
     return scaled
 
 
-def int4_product(x: F32, w: Int4Matrix) -> F32:
+def int4_product(x: F32, w: Int4Matrix, rows: tuple[I64, F32] | None = None) -> F32:
     """Groups of INT8 sums, or a matmul with FP16 weights if activations are FP16."""
     if w.order is not None:
         x = x[:, w.order]
     if w.x_scale is None:
         return product(x, dequantized(w))
     if w.x_scale == "row":
-        x8, own = quantize_rows(x)
+        x8, own = rows or quantize_rows(x)
     else:
         x8, own = quantize(x, w.x_scale), np.full((len(x), 1), w.x_scale)
     sums = []
@@ -113,6 +114,11 @@ def int4_product(x: F32, w: Int4Matrix) -> F32:
         sums.append(total)
     joined: F32 = tree(sums, np.add)
     return joined * own
+
+
+def integer_product(x: F32, w: Matrix, rows: tuple[I64, F32] | None = None) -> F32:
+    """Of either kind of matrix."""
+    return int8_product(x, w, rows) if isinstance(w, Int8Matrix) else int4_product(x, w, rows)
 
 
 def dequantized(w: Int4Matrix) -> F32:
@@ -174,11 +180,16 @@ class Quantized(Oracle):
 
     def _product(self, x: F32, name: str) -> F32:
         found = self.matrices.get(name)
-        if found is None:
-            return super()._product(x, name)
-        if isinstance(found, Int8Matrix):
-            return int8_product(x, found)
-        return int4_product(x, found)
+        return super()._product(x, name) if found is None else integer_product(x, found)
+
+    def _downs(self, x: F32, names: Sequence[str]) -> Sequence[F32]:
+        """By a row's own scale, what its experts have made is one row."""
+        found = [self.matrices.get(name) for name in names]
+        if found[0] is None or found[0].x_scale != "row":
+            return super()._downs(x, names)
+        x8, own = quantize_rows(x.reshape(1, -1))
+        rows = x8.reshape(x.shape)[:, None]
+        return [integer_product(x[i : i + 1], w, (rows[i], own))[0] for i, w in enumerate(found)]
 
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         if self.kv == "int8":

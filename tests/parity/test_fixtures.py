@@ -140,8 +140,10 @@ ROPE = (
     "llama_narrow",
     "mistral",
 )
-MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe")
-RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False))
+MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
+SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared")
+RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False),
+                ("qwen2_moe", True))  # fmt: skip
 MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "theta", rope(theta=3000.0)) for name in ROPE),
     ("llama_linear", "factor", rope(factor=4.2)),
@@ -199,6 +201,9 @@ MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "one more chosen", experts(chosen=4)) for name in ("mixtral_tied", "qwen3_moe_mixed")),
     *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in MIXTURES),
     *((name, "an expert skipped", expert(1, "down", 0, None)) for name in MIXTURES),
+    *((name, "shared expert left out", experts(shared=0)) for name in SHARED),
+    *((name, "its gate left out", experts(shared_gate=False)) for name in SHARED[:2]),
+    ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
 ]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
+from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
-from lora_sdk.model.quantization import MatrixFormat, Quantization
+from lora_sdk.model.quantization import MatrixFormat, Quantization, routes
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
 
 LLAMA = ModelConfig(
@@ -28,6 +29,12 @@ OPT_POST = replace(
 NARROW = replace(LLAMA, hidden=48, heads=8, kv_heads=2, head_dim=16, ffn=40, embed_dim=48)
 EXPERTS = replace(LLAMA, ffn=88, experts=ExpertConfig(5, 3, 72, True, frozenset({0, 2})))
 EXPERTS_NARROW = replace(NARROW, experts=ExpertConfig(4, 2, 40, False, frozenset(range(3))))
+EXPERTS_GATED = replace(LLAMA, experts=ExpertConfig(5, 3, 72, False, frozenset({0, 2}), 104, True))
+EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=40))
+EXPERTS_WIDE = replace(  # whole groups of 32 along every K
+    EXPERTS_GATED, hidden=160, heads=10, kv_heads=5, embed_dim=160, ffn=224,
+    experts=replace(EXPERTS_GATED.experts, ffn=96, shared=64),
+)  # fmt: skip
 MODELS = {"llama": LLAMA, "gpt2": GPT2, "opt_post": OPT_POST, "narrow": NARROW}
 LLAMA2_7B = replace(
     LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, head_dim=128, ffn=11008,
@@ -45,6 +52,13 @@ def quantized(config: ModelConfig, scheme: str) -> ModelConfig:
     chosen = MatrixFormat("int8" if kind == "w8a8" else kind, group, dynamic)
     parts = ("q", "k", "v", "o", "up", "down", *(["gate"] if config.gated else []))
     names = [f"layer.{layer}.{part}" for layer in range(config.layers) for part in parts]
+    if config.experts is not None:
+        names = [
+            name
+            for matmul in describe(config).matmuls
+            for name in matmul.tensors
+            if matmul.layer is not None and not routes(name)
+        ]
     formats = {**dict.fromkeys(names, chosen), "lm_head": MatrixFormat("int8", None, dynamic)}
     kv: KvKind = "int8" if scheme == "w8a8" else "int8-heads" if more == "heads" else "fp16"
     order = frozenset(names if "order" in more else ())

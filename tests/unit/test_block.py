@@ -20,14 +20,17 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.block import describe, describe_stage
 from lora_sdk.model.operations import KINDS, Operation
-from lora_sdk.model.quantization import Quantization, unit_scales
+from lora_sdk.model.quantization import MatrixFormat, Quantization, unit_scales
 from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
 from lora_sdk.quant import arithmetic, calibrate
 from tests.unit.plan_rig import (
     EXPERTS,
+    EXPERTS_GATED,
     EXPERTS_NARROW,
+    EXPERTS_SHARED,
+    EXPERTS_WIDE,
     GPT2,
     LLAMA,
     MODELS,
@@ -58,7 +61,12 @@ PARALLEL = {
 }
 
 
-MIXTURES = {"experts": EXPERTS, "experts_narrow": EXPERTS_NARROW}
+MIXTURES = {
+    "experts": EXPERTS,
+    "experts_narrow": EXPERTS_NARROW,
+    "experts_gated": EXPERTS_GATED,
+    "experts_shared": EXPERTS_SHARED,
+}
 
 
 def test_every_class_of_an_operation_is_a_kind() -> None:
@@ -114,12 +122,37 @@ def test_layers_of_a_mixture_differ_in_kind() -> None:
     assert names == ["layer.0.qkv", "layer.0.o"]  # adapters change neither routers nor experts
 
 
+def test_a_shared_expert_is_added_with_or_without_a_gate() -> None:
+    kinds = [type(one).__name__ for one in describe(EXPERTS_GATED).layers[0]]
+    shared = ["Matmul", "Activate", "Matmul"]
+    assert kinds[-5:] == [*shared, "AddGated", "AddResidual"]
+    kinds = [type(one).__name__ for one in describe(EXPERTS_SHARED).layers[0]]
+    assert kinds[-5:] == [*shared, "AddResidual", "AddResidual"]
+
+
 def test_experts_are_refused_where_nothing_computes_them() -> None:
     for change in ({"mlp_bias": True}, {"activation": "gelu_tanh"}, {"residual": "parallel"}):
         with pytest.raises(ModelError, match="experts with biases"):
             describe(replace(EXPERTS, **change))
-    with pytest.raises(ModelError, match="quantization w8a8 of a mixture of experts: not supp"):
-        describe(quantized(EXPERTS, "w8a8"))
+    eight = quantized(EXPERTS_WIDE, "w8a8")
+    assert eight.quantization is not None
+    describe(eight)
+    formats = {**eight.quantization.formats, "layer.0.router": MatrixFormat("int8")}
+    with pytest.raises(ModelError, match=r"layer\.0\.shared_gate: fp16, but layer\.0\.router"):
+        describe(replace(eight, quantization=replace(eight.quantization, formats=formats)))
+    formats["layer.0.shared_gate"] = MatrixFormat("int8")
+    with pytest.raises(ModelError, match=r"layer\.0\.router: is int8; expected a router in FP16"):
+        describe(replace(eight, quantization=replace(eight.quantization, formats=formats)))
+    with pytest.raises(
+        ModelError, match=r"layer\.0\.expert\.0\.up: experts with their inputs in an"
+    ):
+        describe(quantized(EXPERTS_WIDE, "w4a8_order"))
+    formats = {**eight.quantization.formats, "layer.2.expert.3.down": MatrixFormat("fp16")}
+    other = replace(eight, quantization=replace(eight.quantization, formats=formats))
+    with pytest.raises(
+        ModelError, match=r"layer\.2\.expert\.3\.down: fp16, but layer\.2\.expert\.0"
+    ):
+        check_matmuls(other)
 
 
 def test_a_parallel_residual_behind_one_norm_gathers_its_input_once() -> None:

@@ -108,7 +108,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gemma2", {"num_local_experts": 4}, "a mixture of experts"),
     ("mixtral", {"num_local_experts": 2000}, "num_local_experts is 2000, expected an integer in 1"),
     ("mixtral", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-    ("mixtral", {"quantization_config": {"quant_method": "gptq"}}, "a quantized mixture of exper"),
+    ("qwen2_moe", {"shared_expert_intermediate_size": 0}, "shared_expert_intermediate_size is 0"),
+    ("granitemoeshared", {"shared_intermediate_size": -1}, "shared_intermediate_size is -1"),
     ("qwen3_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, expected an integer in 1"),
     ("qwen3_moe", {"num_experts_per_tok": 0}, "num_experts_per_tok is 0"),
     ("qwen3_moe", {"num_experts": True}, "num_experts is True"),
@@ -218,7 +219,7 @@ def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [("cohere", "scaled logits"), ("qwen2_moe", "a mixture of experts"),
+    [("cohere", "scaled logits"), ("phimoe", "a mixture of experts"),
      ("gemma3n", "several residual streams"), ("t5", "an encoder and a decoder")],
 )  # fmt: skip
 def test_a_known_model_type_is_refused_with_what_is_missing(

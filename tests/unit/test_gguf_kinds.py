@@ -43,7 +43,8 @@ def of_whole_blocks(which: Variant) -> Variant:
     """The same features with rows of 256 and 512."""
     sizes = {"hidden_size": 256, "n_embd": 256, "d_model": 256, "num_attention_heads": 8,
              "n_head": 8, "n_heads": 8, "head_dim": 32, "intermediate_size": 512,
-             "n_inner": 512, "num_kv_heads": 8}  # fmt: skip
+             "n_inner": 512, "num_kv_heads": 8, "moe_intermediate_size": 256,
+             "shared_expert_intermediate_size": 512, "shared_intermediate_size": 512}  # fmt: skip
     config = {key: sizes.get(key, value) for key, value in which.config.items()}
     heads = which.config.get("num_key_value_heads")
     if heads is not None:

@@ -94,6 +94,15 @@ def test_formats_leave_out_lm_head_and_what_is_named() -> None:
     assert not found.act_order
 
 
+def test_routers_and_gates_of_experts_are_not_packed() -> None:
+    packing = Packing(32, True, False, False, ())
+    parts = {"router": "gate", "shared_gate": "shared_expert_gate",
+             "expert.0.gate": "experts.0.gate_proj"}  # fmt: skip
+    modules = {f"layer.0.{name}": f"model.layers.0.mlp.{part}" for name, part in parts.items()}
+    found = quantization(packing, modules, dict.fromkeys(modules, 64))
+    assert dict(found.formats).keys() == {"layer.0.expert.0.gate"}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -37,7 +37,10 @@ from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import padded
 from tests.unit.plan_rig import (
     EXPERTS,
+    EXPERTS_GATED,
     EXPERTS_NARROW,
+    EXPERTS_SHARED,
+    EXPERTS_WIDE,
     GPT2,
     LLAMA,
     NARROW,
@@ -65,6 +68,9 @@ QUANTIZED = {
     "narrow_wide_ffn_dynamic": (replace(NARROW, ffn=384), "w8a8_dynamic"),
     "narrow_w8a8_heads": (NARROW, "w8a8_heads"),
     "llama_w4a16_order": (LLAMA_WIDE, "w4a16_order"),
+    "experts_w8a8": (EXPERTS_WIDE, "w8a8"),
+    "experts_w4a8_dynamic": (EXPERTS_WIDE, "w4a8_dynamic"),
+    "experts_narrow_dynamic": (EXPERTS_NARROW, "w8a8_dynamic"),
 }
 MODELS = {
     "llama": LLAMA,
@@ -91,6 +97,8 @@ MODELS = {
     ),
     "experts": EXPERTS,
     "experts_narrow": EXPERTS_NARROW,
+    "experts_gated": EXPERTS_GATED,
+    "experts_shared": EXPERTS_SHARED,
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -131,10 +139,15 @@ def access_adapter(c: Adapter) -> Access:
 
 def access_experts(c: Experts) -> Access:
     combines = bool(c.flags & abi.FLAG_COMBINE)
-    x, y = c.k * 2 * (c.chosen if combines else 1), c.n * 2 * (1 if combines else c.chosen)
+    integer = c.weight_type & abi.WEIGHT_TYPE_MASK in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+    x = c.k * (1 if integer else 2) * (c.chosen if combines else 1)
+    y = c.n * 2 * (1 if combines else c.chosen)
+    own = []
+    if c.flags & abi.FLAG_ROW_SCALES:
+        own = rows_of(ONCHIP, c.x_offset + padded(x) + MAXIMA_BYTES, c.x_stride, 4)
     chosen = rows_of(ONCHIP, c.chosen_offset, c.chosen_stride, c.chosen * 8)
     return Access(
-        rows_of(ONCHIP, c.x_offset, c.x_stride, x) + chosen,
+        rows_of(ONCHIP, c.x_offset, c.x_stride, x) + chosen + own,
         rows_of(ONCHIP, c.y_offset, c.y_stride, y),
     )
 
@@ -150,6 +163,8 @@ def access_vector(c: Vector) -> Access:
     if c.op in (abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN):
         logits = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 4)
         return Access(logits, rows_of(ONCHIP, c.y_offset, c.y_stride, c.extra * 8))
+    if c.op == abi.VEC_ADD_GATED:
+        return Access(x + y + rows_of(ONCHIP, c.z_offset, c.z_stride, 4), y)
     if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
         return Access(x, sums)
     if c.op in (abi.VEC_LN_APPLY, abi.VEC_RMS_APPLY):

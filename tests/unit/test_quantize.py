@@ -25,7 +25,7 @@ from lora_sdk.quant.layer import file_modules, read_parameters
 from lora_sdk.quant.modules import Rounded, half
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe, fitting_group, recommended
-from lora_sdk.quant.record import record_layer
+from lora_sdk.quant.record import PRIOR, Inputs, record_layer, with_prior
 from lora_sdk.quant.reference import bits_of, embed_windows
 from lora_sdk.quant.rounding import input_scale, int4_weights, int8_weights
 from lora_sdk.quant.text import windows_of
@@ -35,6 +35,7 @@ from tests.oracle import Oracle, load_weights
 from tests.variants import variant, write_checkpoint
 
 F32 = NDArray[np.float32]
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe_mixed", "olmoe", "granitemoe", "granitemoeshared")
 ALL = ["gpt2", "gpt2_unscaled", "opt", "opt_post_norm", "opt_plain", "llama_gqa_bias", "mistral"]
 
 
@@ -50,7 +51,7 @@ def dense_logits(folder: Path, tokens: list[int], rounded: bool) -> F32:
     return head(x, checkpoint.config, operations)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *MIXTURES])
 def test_the_float_pass_is_the_models(name: str, tmp_path: Path) -> None:
     folder = write_checkpoint(variant(name), tmp_path, "x3")
     checkpoint = Checkpoint.open(folder)
@@ -84,7 +85,9 @@ def test_folding_keeps_the_function(name: str, tmp_path: Path) -> None:
         assert np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.abs(a).max()))
 
 
-@pytest.mark.parametrize(("name", "kv"), [*((name, "int8") for name in ALL), ("gpt2", "fp16")])
+@pytest.mark.parametrize(
+    ("name", "kv"), [*((name, "int8") for name in (*ALL, *MIXTURES)), ("gpt2", "fp16")]
+)
 def test_eight_bits_are_near_the_model(name: str, kv: str, tmp_path: Path) -> None:
     report = write_quantized(name, tmp_path, Recipe("w8a8", kv=kv))  # type: ignore[arg-type]
     assert report.worst in report.errors and max(report.errors.values()) < 0.05
@@ -97,14 +100,53 @@ def test_eight_bits_are_near_the_model(name: str, kv: str, tmp_path: Path) -> No
     assert not np.array_equal(whole, weights)
 
 
-@pytest.mark.parametrize(("scheme", "symmetric"), [("w4a8", False), ("w4a16", True)])
-def test_four_bits_are_near_the_model(scheme: str, symmetric: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "scheme", "symmetric"),
+    [("llama_linear", "w4a8", False), ("llama_linear", "w4a16", True), ("olmoe", "w4a8", False)],
+)
+def test_four_bits_are_near_the_model(
+    name: str, scheme: str, symmetric: bool, tmp_path: Path
+) -> None:
     recipe = Recipe(scheme, group=32, symmetric=symmetric)  # type: ignore[arg-type]
-    write_quantized("llama_linear", tmp_path, recipe)
+    write_quantized(name, tmp_path, recipe)
     (tokens,) = random_windows(load_config(tmp_path / "plain").vocabulary, 1)
     exact = dense_logits(tmp_path / "plain", tokens, False)
     off = dense_logits(tmp_path / "quantized", tokens, True) - exact
     assert np.sqrt(np.square(off).mean()) < 0.4 * exact.std()
+
+
+def test_an_expert_that_no_row_chose_is_rounded_to_nearest() -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((50, 64)).astype(np.float32)
+    seen = Inputs(np.zeros((64, 64), np.float32))
+    seen.add(x, 1)
+    none, few = with_prior([seen], None), with_prior([seen], seen)
+    w = random.standard_normal((16, 64)).astype(np.float32)
+    square = float(np.square(x).mean())
+    assert np.allclose(none.hessian, np.eye(64) * square, rtol=1e-5) and len(none.rows) == 0
+    nearest = int8_weights(w, np.ones(64, np.float32))
+    assert np.array_equal(int8_compensated(w, none.hessian).values, nearest.values)
+    assert not np.array_equal(int8_compensated(w, few.hessian).values, nearest.values)
+    assert np.allclose(few.hessian, (PRIOR * none.hessian + x.T @ x) / (PRIOR + 50), rtol=1e-4)
+
+
+def test_routers_stay_as_they_are_and_experts_share_a_scale(tmp_path: Path) -> None:
+    """A text of one token, which leaves experts that no row chose."""
+    plain = write_checkpoint(variant("qwen2_moe"), tmp_path / "plain", "x3")
+    report = quantize(plain, tmp_path / "q", Recipe("w8a8"), [[5, 5]])
+    checkpoint, before = Checkpoint.open(tmp_path / "q"), Checkpoint.open(plain)
+    for name in ("router", "shared_gate"):
+        assert np.array_equal(
+            checkpoint.matrix(f"layer.1.{name}"), before.matrix(f"layer.1.{name}")
+        )
+    found = {checkpoint.input_scale(f"layer.0.expert.{e}.down") for e in range(7)}
+    assert len(found) == 1 and found != {checkpoint.input_scale("layer.0.expert.0.up")}
+    errors = {name for name in report.errors if "experts" in name and "down" in name}
+    assert len(errors) == 14 and sum(report.errors[name] == 0 for name in errors) >= 10
+    off = checkpoint.columns("layer.0.expert.0.down").dense().T - before.matrix(
+        "layer.0.expert.0.down"
+    )
+    assert np.abs(off).max() < 0.02 * np.abs(before.matrix("layer.0.expert.0.down")).max()
 
 
 def correlated(rows: int, k: int) -> F32:

@@ -31,7 +31,7 @@ from lora_sdk.recovery.sum_pace import SumFacts
 from lora_sdk.step.step import Row
 from lora_sdk.step.step_block import build_block
 from tests.unit.card_core import CONTROL
-from tests.unit.plan_rig import GPT2, MODELS
+from tests.unit.plan_rig import EXPERTS_WIDE, GPT2, MODELS, quantized
 from tests.unit.timed_core import TimedCard
 from tests.variants import VARIANTS
 
@@ -203,6 +203,17 @@ def test_shapes_have_as_many_commands_as_lists(name: str, boards: int) -> None:
     plan = make_plan(MODELS[name], load_overlay("lora_f_u280"), load_board("u280"), boards)
     found = max(run_by_units(lower(plan.config, plan, rank)) for rank in range(boards))
     assert command_count(MODELS[name], boards, integer=False) == found
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8_dynamic"])
+@pytest.mark.parametrize("boards", [1, 4])
+def test_quantized_experts_have_as_many_commands_as_lists(boards: int, scheme: str) -> None:
+    config = quantized(replace(EXPERTS_WIDE, heads=8, kv_heads=4), scheme)
+    config = replace(config, quantization=replace(config.quantization, kv="int8-heads"))
+    overlay, scales = load_overlay("lora_w4a8_u280"), unit_scales(config)
+    plan = make_plan(config, overlay, load_board("u280"), boards)
+    lists = [lower(config, plan, rank, scales) for rank in range(boards)]
+    assert command_count(config, boards, integer=True) == max(map(run_by_units, lists))
 
 
 @pytest.mark.parametrize("kind", sorted({one.config["model_type"] for one in VARIANTS}))

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LORA_ABI_NUMBER 2
+#define LORA_ABI_NUMBER 3
 
 /* --- arithmetic constants (docs/numbers.md, 2.1) ---------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
@@ -353,9 +353,10 @@ enum lora_vector_op {
     LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
     LORA_VEC_QUANTIZE_ROW = 26,    /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
                                    /* z.scale = that max*FP32(1/127) */
-    LORA_VEC_ROUTE = 27,       /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
-                               /* by index; weights by SoftMax over all columns */
-    LORA_VEC_ROUTE_CHOSEN = 28 /* the same, over the chosen ones */
+    LORA_VEC_ROUTE = 27,        /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
+                                /* by index; weights by SoftMax over all columns */
+    LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
+    LORA_VEC_ADD_GATED = 29     /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -406,7 +407,7 @@ enum lora_command_flag {
     LORA_FLAG_NO_BIAS = 0x40,        /* MATRIX with scales: no bias behind them */
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
-    LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX: x INT8, a struct lora_row_scale behind each row */
+    LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX, EXPERTS: x INT8, a struct lora_row_scale a row */
     LORA_FLAG_VOTES = 0x200,         /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a */
                                      /* step without rows */
     LORA_FLAG_COMBINE = 0x400,       /* EXPERTS: the chosen experts' outputs become one */
@@ -464,19 +465,22 @@ struct lora_chosen { /* of ROUTE, `chosen` a row, by ascending expert */
  * requests = ceil(its blocks/merge). Rows have struct lora_chosen c[chosen]; column i of the j-th
  * is element i*chosen + j of what has one for each expert: y, or with COMBINE x. y[i*chosen + j] =
  * FP16(x*W_j); COMBINE: y = FP16(c[0].weight*(x_0*W_0) + c[1].weight*(x_1*W_1) ..)
- * (docs/numbers.md, 3.16). Experts that no row has chosen are not read. */
+ * (docs/numbers.md, 3.16). Experts that no row has chosen are not read. INT8, W4A8: x is INT8, with
+ * ROW_SCALES a struct lora_row_scale behind a whole row of x; the sums of expert e are multiplied
+ * by its FP32 scale[n], which lies, in whole lines, behind those of the experts before. */
 struct lora_experts {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
-    uint8_t bank_first, bank_count, merge, weight_type; /* LORA_WEIGHT_FP16 */
+    uint8_t bank_first, bank_count, merge, weight_type; /* enum lora_weight_type */
     uint32_t weight_line;
     uint16_t first;
-    uint16_t experts, chosen, reserved;
+    uint16_t experts, chosen;
+    uint8_t scale_bank, reserved;
     uint32_t k, n;
     uint32_t x_offset, x_stride; /* all on-chip */
     uint32_t y_offset, y_stride;
     uint32_t chosen_offset, chosen_stride; /* what ROUTE has written */
-    uint32_t reserved_2;
+    uint32_t scale_line;                   /* of expert 0: INT8, W4A8 */
 };
 
 struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matmul reads it */
@@ -512,7 +516,7 @@ struct lora_vector {
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
- * ROUTE, ROUTE_CHOSEN: x is FP32, y on-chip.
+ * ROUTE, ROUTE_CHOSEN: x is FP32, y on-chip. ADD_GATED: y on-chip.
  * HEAD_SUMS, RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which
  * HEAD_SUMS writes those of the heads in columns first .. first + columns - 1. */
 

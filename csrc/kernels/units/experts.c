@@ -6,6 +6,7 @@
 #include "isa/half.h"
 #include "isa/segments.h"
 #include "job.h"
+#include "lora/weight_blocks.h"
 #include "matrix.h"
 
 #define ROUNDS 4 /* of items, one a thread in each */
@@ -20,10 +21,10 @@ struct taker { /* a row that has chosen the expert */
 /* An expert that some row has chosen. */
 struct expert {
     struct lora_matrix matrix; /* its own, as a command */
-    struct lora_job blocks;    /* of that command, to find its blocks */
+    struct lora_job own;       /* of that command and its rows: finds blocks, multiplies INT8 */
     struct taker *takers;
     uint32_t count;
-    float *x; /* [k] of a single row, panels of several */
+    float *x; /* [k] of a single row, panels of several; not of INT8 */
 };
 
 /* An expert's tile, in the order in which an item takes them. */
@@ -42,11 +43,23 @@ static uint32_t item_start(const struct lora_job *job, uint32_t item) {
     return (uint32_t)((uint64_t)job->experts.tiles * item / job->items);
 }
 
-/* FP32 sums of one tile, tree included: sums[taker][32]. */
-static void multiply(const struct lora_job *job, const struct expert *expert,
-                     const uint16_t *const *blocks, const uint16_t *const *next, float *sums) {
+/* Weights that are multiplied as FP16 and are stored otherwise. */
+static bool is_widened(const struct lora_job *own) {
+    return own->matrix.type != LORA_WEIGHT_FP16 && !matrix_is_integer(&own->matrix);
+}
+
+/* FP32 sums of one tile, tree and scales included: sums[taker][32]. */
+static void multiply(const struct lora_job *job, const struct expert *expert, uint32_t tile,
+                     uint32_t thread, const uint16_t *const *blocks, const uint16_t *const *next,
+                     float *sums) {
     const struct lora_variant *variant = job->variant;
     const uint32_t *starts = job->experts.starts;
+    if (matrix_is_integer(&expert->own.matrix)) {
+        lora_quantized_multiply(&expert->own, tile, blocks, next, sums);
+        return;
+    }
+    if (is_widened(&expert->own))
+        blocks = next = lora_quantized_widen(&expert->own, thread, blocks);
     if (expert->count == 1) {
         variant->row(expert->x, starts, blocks, next, sums);
         return;
@@ -94,7 +107,7 @@ static void store_totals(struct lora_job *job, uint32_t tile, const float *total
 }
 
 static int find_blocks(const struct experts_job *e, struct place at, const uint16_t **blocks) {
-    return lora_matrix_find_blocks(&e->all[at.expert].blocks, at.tile, blocks);
+    return lora_matrix_find_blocks(&e->all[at.expert].own, at.tile, blocks);
 }
 
 /* Two lists of blocks alternate: those that are read, and the next ones, which may be fetched. */
@@ -115,7 +128,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         if (more) status = find_blocks(e, then, next);
         if (status != LORA_OK) break;
         if (at.expert == 0) memset(totals, 0, sizeof(float) * job->rows * LORA_BLOCK_N);
-        multiply(job, expert, blocks, more ? next : blocks, sums);
+        multiply(job, expert, at.tile, thread, blocks, more ? next : blocks, sums);
         if (combines(e)) add_weighted(expert, sums, totals);
         else store_apart(job, expert, at.tile, sums);
         if (last && combines(e)) store_totals(job, at.tile, totals);
@@ -132,12 +145,28 @@ static const struct lora_chosen *chosen_of(const struct experts_job *e, uint32_t
     return (const struct lora_chosen *)(const void *)(e->chosen.base + e->chosen.stride * row);
 }
 
+/* Of one expert, in whole lines. */
+static uint64_t scale_bytes(const struct lora_experts *c) { return padded_lines(4ull * c->n); }
+
+/* Of x, in whole lines where each row has its scale behind. */
+static uint64_t row_bytes(const struct experts_job *e) {
+    const struct lora_experts *c = e->command;
+    uint64_t bytes = (uint64_t)e->x_bytes * c->k * (combines(e) ? c->chosen : 1);
+    return c->flags & LORA_FLAG_ROW_SCALES ? padded_lines(bytes) : bytes;
+}
+
 static int find_operands(struct lora_job *job) {
     struct experts_job *e = &job->experts;
     const struct lora_experts *c = e->command;
-    uint64_t x = 2ull * c->k * (combines(e) ? c->chosen : 1);
+    bool integer = e->x_bytes == 1, scaled = c->flags & LORA_FLAG_ROW_SCALES;
+    uint64_t x = row_bytes(e) + (scaled ? sizeof(struct lora_row_scale) : 0);
     uint64_t y = 2ull * c->n * (combines(e) ? 1 : c->chosen);
-    e->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, x, 2);
+    uint64_t scales = (uint64_t)c->scale_line * LORA_LINE_BYTES;
+    e->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, x,
+                        scaled ? 4 : e->x_bytes);
+    e->scales = integer ? call_at(job->call, c->scale_bank, scales, c->experts * scale_bytes(c), 4)
+                        : NULL;
+    if (integer && !e->scales) return LORA_ERR_ADDRESS;
     e->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, y, 2);
     e->chosen = call_operand(job->call, LORA_BANK_ONCHIP, c->chosen_offset, c->chosen_stride,
                              sizeof(struct lora_chosen) * c->chosen, 4);
@@ -160,11 +189,12 @@ static int count_takers(const struct lora_job *job, uint16_t *counts) {
     return LORA_OK;
 }
 
-static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t number) {
+static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t number,
+                       uint32_t takers) {
     const struct lora_experts *c = job->experts.command;
     uint64_t blocks = (uint64_t)job->experts.k_blocks * job->experts.tiles;
     uint64_t request = c->first + number * ((blocks + c->merge - 1) / c->merge);
-    uint64_t lines = (uint64_t)c->merge * LORA_BLOCK_BYTES_FP16 / LORA_LINE_BYTES;
+    uint64_t lines = (uint64_t)c->merge * job->experts.block_bytes / LORA_LINE_BYTES;
     expert->matrix = (struct lora_matrix){
         .bank_first = c->bank_first,
         .bank_count = c->bank_count,
@@ -175,15 +205,50 @@ static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t num
         .k = c->k,
         .n = c->n,
     };
-    memset(&expert->blocks, 0, sizeof expert->blocks);
-    expert->blocks.call = job->call;
-    expert->blocks.matrix.command = &expert->matrix;
-    expert->blocks.matrix.block_bytes = LORA_BLOCK_BYTES_FP16;
-    lora_matrix_order(&expert->blocks.matrix, job->call);
+    memset(&expert->own, 0, sizeof expert->own);
+    expert->own.call = job->call;
+    expert->own.variant = job->variant;
+    expert->own.rows = takers;
+    struct matrix_job *m = &expert->own.matrix;
+    m->command = &expert->matrix;
+    lora_quantized_type(m);
+    memcpy(m->starts, job->experts.starts, sizeof m->starts);
+    m->scaled_rows = c->flags & LORA_FLAG_ROW_SCALES;
+    if (job->experts.scales) m->scales = job->experts.scales + number * scale_bytes(c) / 4;
+    lora_matrix_order(m, job->call);
 }
 
-static uint64_t floats_of(uint32_t rows, uint32_t k) {
-    return rows == 1 ? k : panel_floats(rows, k);
+/* A row of INT8 as MATRIX reads it. */
+static uint64_t int8_stride(const struct lora_experts *c) {
+    return padded_lines(c->k) + sizeof(struct lora_row_scale);
+}
+
+/* What an expert's rows take in the form in which they are multiplied. */
+static uint64_t x_bytes_of(const struct lora_job *job, const struct expert *expert) {
+    const struct lora_experts *c = job->experts.command;
+    uint32_t rows = expert->own.rows;
+    if (matrix_is_integer(&expert->own.matrix))
+        return rows * int8_stride(c) + padded_lines(lora_quantized_bytes(&expert->own));
+    return padded_lines(sizeof(float) * (rows == 1 ? c->k : panel_floats(rows, c->k)));
+}
+
+static void copy_int8(const struct experts_job *e, const struct taker *taker, uint8_t *row) {
+    const struct lora_experts *c = e->command;
+    const uint8_t *x = e->x.base + e->x.stride * taker->row;
+    if (!combines(e)) memcpy(row, x, c->k);
+    else
+        for (uint32_t i = 0; i < c->k; i++) row[i] = x[(uint64_t)i * c->chosen + taker->slot];
+    if (c->flags & LORA_FLAG_ROW_SCALES)
+        memcpy(row + padded_lines(c->k), x + row_bytes(e), sizeof(struct lora_row_scale));
+}
+
+/* The expert's rows in `memory`, then what is made of them. */
+static void fill_int8(const struct lora_job *job, struct expert *expert, uint8_t *memory) {
+    uint64_t stride = int8_stride(job->experts.command);
+    for (uint32_t i = 0; i < expert->count; i++)
+        copy_int8(&job->experts, &expert->takers[i], memory + i * stride);
+    expert->own.matrix.x_rows = (struct rows){memory, stride};
+    lora_quantized_fill(&expert->own, memory + expert->count * stride);
 }
 
 /* The rows of an expert, one after the other. */
@@ -195,8 +260,12 @@ static void copy_row(const struct experts_job *e, const struct taker *taker, uin
         for (uint32_t i = 0; i < c->k; i++) halves[i] = x[(uint64_t)i * c->chosen + taker->slot];
 }
 
-static void fill(const struct lora_job *job, const struct expert *expert, uint16_t *halves) {
+static void fill(const struct lora_job *job, struct expert *expert, uint16_t *halves) {
     uint32_t k = job->experts.command->k;
+    if (matrix_is_integer(&expert->own.matrix)) {
+        fill_int8(job, expert, (uint8_t *)expert->x);
+        return;
+    }
     for (uint32_t i = 0; i < expert->count; i++)
         copy_row(&job->experts, &expert->takers[i], halves + (uint64_t)i * k);
     struct rows rows = {(uint8_t *)halves, 2ull * k};
@@ -215,42 +284,86 @@ static void take(const struct lora_job *job, const uint16_t *numbers) {
     }
 }
 
-/* Experts, their rows, each thread's lists of blocks, the rows in FP16 and in FP32. */
-static int allocate(struct lora_job *job, uint16_t *counts) {
-    struct experts_job *e = &job->experts;
-    const struct lora_experts *c = e->command;
-    uint64_t pairs = (uint64_t)job->rows * c->chosen, floats = 0;
-    for (uint32_t i = 0; i < c->experts; i++) {
-        e->count += counts[i] != 0;
-        floats += counts[i] ? floats_of(counts[i], c->k) : 0;
+/* What all rows take. */
+static uint64_t all_x_bytes(struct lora_job *job, const uint16_t *counts) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < job->experts.command->experts; i++) {
+        if (counts[i] == 0) continue;
+        struct expert probe;
+        set_matrix(job, &probe, i, counts[i]);
+        bytes += x_bytes_of(job, &probe);
     }
-    uint64_t all = padded_lines(e->count * sizeof(struct expert));
-    uint64_t takers = padded_lines(pairs * sizeof(struct taker));
-    uint64_t lists = padded_lines(2 * ((uint64_t)e->k_blocks + 1) * job->threads *
-                                  sizeof(uint16_t *));
-    uint64_t halves = padded_lines(2ull * job->rows * c->k);
-    uint8_t *memory = lora_job_memory(job, all + takers + lists + halves + floats * sizeof(float));
-    if (!memory) return LORA_ERR_MEMORY;
-    e->all = (struct expert *)(void *)memory;
-    struct taker *taker = (struct taker *)(void *)(memory + all);
-    e->lists = (const uint16_t **)(void *)(memory + all + takers);
-    uint16_t *scratch = (uint16_t *)(void *)(memory + all + takers + lists);
-    float *x = (float *)(void *)(memory + all + takers + lists + halves);
+    return bytes;
+}
+
+/* The chosen experts, ascending, and their rows. */
+static void set_experts(struct lora_job *job, const uint16_t *counts, struct taker *taker) {
+    struct experts_job *e = &job->experts;
     uint16_t numbers[LORA_MAX_EXPERTS];
-    for (uint32_t i = 0, number = 0; i < c->experts; i++) {
+    for (uint32_t i = 0, number = 0; i < e->command->experts; i++) {
         if (counts[i] == 0) continue;
         struct expert *expert = &e->all[number];
-        set_matrix(job, expert, i);
+        set_matrix(job, expert, i, counts[i]);
         numbers[i] = (uint16_t)number++;
         expert->takers = taker;
         expert->count = 0;
-        expert->x = x;
         taker += counts[i];
-        x += floats_of(counts[i], c->k);
     }
     take(job, numbers);
-    for (uint32_t i = 0; i < e->count; i++) fill(job, &e->all[i], scratch);
+}
+
+static void place_rows(struct lora_job *job, uint8_t *x, uint16_t *halves, uint8_t *wide) {
+    struct experts_job *e = &job->experts;
+    for (uint32_t i = 0; i < e->count; i++) {
+        struct expert *expert = &e->all[i];
+        expert->x = (float *)(void *)x;
+        if (is_widened(&expert->own)) expert->own.matrix.quantized = wide;
+        fill(job, expert, halves);
+        x += x_bytes_of(job, expert);
+    }
+}
+
+/* Each thread's blocks in FP16, where they are not stored so. */
+static uint64_t wide_bytes(const struct lora_job *job) {
+    const struct experts_job *e = &job->experts;
+    uint32_t type = e->command->weight_type & LORA_WEIGHT_TYPE_MASK;
+    uint64_t pointers = ((uint64_t)e->k_blocks + 1) * sizeof(uint16_t *);
+    if (e->x_bytes == 1 || type == LORA_WEIGHT_FP16) return 0;
+    return job->threads * (e->k_blocks * (uint64_t)LORA_BLOCK_BYTES_FP16 + padded_lines(pointers));
+}
+
+/* Experts, their takers, each thread's lists of blocks and widened blocks, the rows in FP16 and as
+ * they are multiplied. */
+static int allocate(struct lora_job *job, const uint16_t *counts) {
+    struct experts_job *e = &job->experts;
+    const struct lora_experts *c = e->command;
+    for (uint32_t i = 0; i < c->experts; i++) e->count += counts[i] != 0;
+    uint64_t all = padded_lines(e->count * sizeof(struct expert));
+    uint64_t takers = padded_lines((uint64_t)job->rows * c->chosen * sizeof(struct taker));
+    uint64_t lists = padded_lines(2 * ((uint64_t)e->k_blocks + 1) * job->threads *
+                                  sizeof(uint16_t *));
+    uint64_t wide = wide_bytes(job), halves = padded_lines(2ull * job->rows * c->k);
+    uint64_t x = all_x_bytes(job, counts);
+    uint8_t *memory = lora_job_memory(job, all + takers + lists + wide + halves + x);
+    if (!memory) return LORA_ERR_MEMORY;
+    e->all = (struct expert *)(void *)memory;
+    e->lists = (const uint16_t **)(void *)(memory + all + takers);
+    set_experts(job, counts, (struct taker *)(void *)(memory + all));
+    uint8_t *rows = memory + all + takers + lists;
+    place_rows(job, rows + wide + halves, (uint16_t *)(void *)(rows + wide), rows);
     return LORA_OK;
+}
+
+/* The weights' type, and the bytes of a value of x. */
+static int check_type(struct experts_job *e) {
+    const struct lora_experts *c = e->command;
+    struct lora_matrix matrix = {.weight_type = c->weight_type, .k = c->k};
+    struct matrix_job m = {.command = &matrix};
+    int status = lora_quantized_type(&m);
+    e->block_bytes = m.block_bytes;
+    e->x_bytes = matrix_is_integer(&m) ? 1 : 2;
+    if (c->flags & LORA_FLAG_ROW_SCALES && e->x_bytes != 1) return LORA_ERR_OPCODE;
+    return status;
 }
 
 int lora_experts_begin(struct lora_job *job) {
@@ -259,7 +372,8 @@ int lora_experts_begin(struct lora_job *job) {
     uint16_t counts[LORA_MAX_EXPERTS];
     e->command = c;
     e->count = 0;
-    if (c->weight_type != LORA_WEIGHT_FP16) return LORA_ERR_OPCODE;
+    int status = check_type(e);
+    if (status != LORA_OK) return status;
     if (c->k == 0 || c->k > MAX_COLUMNS || c->n > MAX_COLUMNS || c->bank_count == 0 ||
         c->merge == 0 || c->experts == 0 || c->experts > LORA_MAX_EXPERTS || c->chosen == 0 ||
         c->chosen > LORA_MAX_CHOSEN)
@@ -267,13 +381,13 @@ int lora_experts_begin(struct lora_job *job) {
     e->k_blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     e->tiles = (c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) e->starts[s] = segment_start(c->k, s);
-    int status = find_operands(job);
+    status = find_operands(job);
     if (status == LORA_OK) status = count_takers(job, counts);
     if (status == LORA_OK) status = allocate(job, counts);
     if (status != LORA_OK) return status;
     uint64_t blocks = (uint64_t)e->count * e->k_blocks * e->tiles;
     uint64_t products = (uint64_t)job->rows * c->chosen * c->k * c->n;
-    job->work = blocks * LORA_BLOCK_BYTES_FP16 / WEIGHT_BYTES_PER_NS;
+    job->work = blocks * e->block_bytes / WEIGHT_BYTES_PER_NS;
     if (products / MULTIPLICATIONS_PER_NS > job->work)
         job->work = products / MULTIPLICATIONS_PER_NS;
     job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;

@@ -46,6 +46,8 @@ struct experts_job {
     struct rows x, y, chosen;
     struct expert *all; /* that some row has chosen, `count` of them, ascending */
     uint32_t count, k_blocks, tiles;
+    uint32_t x_bytes, block_bytes; /* of a value of x; of a weight block */
+    const float *scales;           /* of expert 0's columns: INT8, W4A8 */
     uint32_t starts[LORA_SEGMENTS + 1];
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
 };
@@ -124,6 +126,7 @@ int lora_row_max_begin(struct lora_job *job);
 int lora_quantize_row_begin(struct lora_job *job);
 int lora_permute_begin(struct lora_job *job);
 int lora_route_begin(struct lora_job *job); /* route.c */
+int lora_add_gated_begin(struct lora_job *job);
 int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);

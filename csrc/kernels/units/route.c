@@ -1,4 +1,5 @@
-/* ROUTE: the experts that each row chooses, and their weights. docs/numbers.md, 3.16. */
+/* ROUTE: the experts that each row chooses, and their weights; ADD_GATED: what an expert of all
+ * rows adds. docs/numbers.md, 3.16. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -60,5 +61,43 @@ int lora_route_begin(struct lora_job *job) {
     if (!v->x_rows.base || !v->y_rows.base) return LORA_ERR_ADDRESS;
     lora_vector_cut(job, COLUMNS_PER_NS);
     job->run = run;
+    return LORA_OK;
+}
+
+/* y = FP16(y + x/(1 + exp(-z))) of one row. */
+static void add_gated(struct lora_job *job, uint32_t row, float *x) {
+    const struct vector_job *v = &job->vector;
+    uint32_t columns = v->command->columns;
+    float *y = x + columns, share = 1.0f / (1.0f + exp32(-*float_row(v->z_rows, row)));
+    job->variant->halves_to_floats(half_row(v->x_rows, row), columns, x);
+    job->variant->halves_to_floats(half_row(v->y_rows, row), columns, y);
+    for (uint32_t i = 0; i < columns; i++) y[i] = y[i] + share * x[i];
+    job_count_nonfinite(job, row,
+                        job->variant->floats_to_halves(y, columns, half_row(v->y_rows, row)));
+}
+
+static int run_gated(struct lora_job *job, uint32_t item, uint32_t thread) {
+    struct vector_job *v = &job->vector;
+    uint32_t first = item * v->rows;
+    uint32_t end = job->rows - first < v->rows ? job->rows : first + v->rows;
+    for (uint32_t row = first; row < end; row++)
+        add_gated(job, row, v->x + 2ull * v->command->columns * thread);
+    return LORA_OK;
+}
+
+int lora_add_gated_begin(struct lora_job *job) {
+    struct vector_job *v = &job->vector;
+    const struct lora_vector *c = v->command;
+    v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, 4, 4);
+    if (!v->z_rows.base) return LORA_ERR_ADDRESS;
+    v->y_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride,
+                             2ull * c->columns, 2);
+    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
+                             2ull * c->columns, 2);
+    if (!v->x_rows.base || !v->y_rows.base) return LORA_ERR_ADDRESS;
+    v->x = lora_job_memory(job, (2ull * c->columns * job->threads + 1) * sizeof(float));
+    if (!v->x) return LORA_ERR_MEMORY;
+    lora_vector_cut(job, COLUMNS_PER_NS);
+    job->run = run_gated;
     return LORA_OK;
 }

@@ -4,7 +4,7 @@ activations FP16(x*W*scale + bias), with FLAG_ROW_SCALES x*W*scale times the row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,24 +37,36 @@ def matrix(call: UnitCall) -> None:
     if call.row_count == 0:
         return
     y_type = np.float32 if c.y_type == TYPE_FP32 else np.float16
-    matmul, width = _matmul(call)
-    scaled = weight_kind(call) in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.n, y_type)
     store = call.store_fp32 if c.y_type == TYPE_FP32 else call.store_fp16
-    for start in range(0, c.n, width):
-        stop = min(c.n, start + width)
-        total = matmul(start, stop)
-        if scaled:
-            total = total * column_scales(call, start, stop)
-        if c.flags & abi.FLAG_ROW_SCALES:
-            total = total * row_scales(call)
-        offset = _bias_offset(call, scaled)
+    for start, total in products(call):
+        stop = start + total.shape[1]
+        offset = _bias_offset(call, is_scaled(call))
         if offset is not None:
             bias = call.view(c.bias_bank, offset + 2 * start, (stop - start,), np.float16)
             total = total + bias.astype(np.float32)
         if c.adapter:
             add_adapters(call, total, start)
         store(y[:, start:stop], total)
+
+
+def is_scaled(call: UnitCall) -> bool:
+    """Whether x is INT8, with a scale a column."""
+    return weight_kind(call) in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+
+
+def products(call: UnitCall) -> Iterator[tuple[int, F32]]:
+    """(first column, FP32 [rows, columns]) of x*W, scales included."""
+    c = call.command
+    matmul, width = _matmul(call)
+    for start in range(0, c.n, width):
+        stop = min(c.n, start + width)
+        total = matmul(start, stop)
+        if is_scaled(call):
+            total = total * column_scales(call, start, stop)
+        if c.flags & abi.FLAG_ROW_SCALES:
+            total = total * row_scales(call)
+        yield start, total
 
 
 def _bias_offset(call: UnitCall, scaled: bool) -> int | None:

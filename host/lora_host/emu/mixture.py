@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host import abi, numerics
-from lora_host.emu.matrix import pack_columns, pack_rows, segmented_matmul
-from lora_host.emu.unit_call import BANK_ONCHIP, UnitCall
-from lora_host.emu.weight_blocks import BLOCK_K, BLOCK_N, fp16_weights
+from lora_host.emu.matrix import is_scaled, products
+from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall, padded
+from lora_host.emu.weight_blocks import BLOCK_K, BLOCK_N
 from lora_host.numerics import F32
 
 CHOSEN = abi.dtype("chosen")
-COLUMNS = 256  # at once
+SCALE_BYTES = abi.dtype("row_scale").itemsize
+ROWS = -1  # in a bank's place: rows of one expert
 
 
 def route(call: UnitCall) -> None:
@@ -37,45 +38,69 @@ def route(call: UnitCall) -> None:
     y["weight"], y["expert"] = taken / total[:, None], chosen
 
 
+def add_gated(call: UnitCall) -> None:
+    """y + x/(1 + exp(-z)), z an FP32 value a row."""
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, 1, np.float32)
+    y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)
+    with numerics.quiet():
+        share = np.float32(1) / (np.float32(1) + numerics.exp32(-z))
+        call.store_fp16(y, y.astype(np.float32) + share * x.astype(np.float32))
+
+
 def experts(call: UnitCall) -> None:
     """All rows of the command, one expert after the other. ValueError: a row names an expert that
     there is not, or experts out of order."""
     c = call.command
     if call.row_count == 0:
         return
-    if c.weight_type != abi.WEIGHT_FP16:
-        raise ValueError(f"experts' weight type {c.weight_type:#x} is unknown")
     combines = bool(c.flags & abi.FLAG_COMBINE)
     chosen = call.rows_view(BANK_ONCHIP, c.chosen_offset, c.chosen_stride, c.chosen, CHOSEN)
     rising = np.diff(chosen["expert"].astype(np.int64), axis=1) > 0
     if (chosen["expert"] >= c.experts).any() or not rising.all():
         raise ValueError(f"rows chose {chosen['expert'].tolist()}: expected ascending numbers of "
                          f"{c.experts} experts")  # fmt: skip
-    width, apart = (c.k * c.chosen, c.n) if combines else (c.k, c.n * c.chosen)
-    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, width, np.float16)
+    apart = c.n if combines else c.n * c.chosen
     values = np.zeros((call.row_count, apart), np.float32)
     for expert in np.unique(chosen["expert"]):
         rows, slots = np.nonzero(chosen["expert"] == expert)
-        if not combines:
-            for start, product in _products(call, int(expert), x[rows]):
-                columns = np.arange(start, start + product.shape[1])[None] * c.chosen
-                values[rows[:, None], columns + slots[:, None]] = product
-            continue
         weight = chosen["weight"][rows, slots][:, None]
-        own = x.reshape(call.row_count, c.k, c.chosen)[rows, :, slots]
-        for start, product in _products(call, int(expert), own):
+        for start, product in _products(call, int(expert), _rows_of(call, rows, slots)):
             stop = start + product.shape[1]
-            values[rows, start:stop] = values[rows, start:stop] + weight * product
+            if combines:
+                values[rows, start:stop] = values[rows, start:stop] + weight * product
+            else:
+                columns = np.arange(start, stop)[None] * c.chosen
+                values[rows[:, None], columns + slots[:, None]] = product
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, apart, np.float16)
     call.store_fp16(y, values)
 
 
-def _products(call: UnitCall, expert: int, x: NDArray[np.float16]) -> Iterator[tuple[int, F32]]:
+def _rows_of(call: UnitCall, rows: NDArray[np.intp], slots: NDArray[np.intp]) -> NDArray[np.uint8]:
+    """The rows of one expert as a matmul reads them, behind each its own scale, if it has one."""
+    c = call.command
+    kind, slots_of = np.int8 if is_scaled(call) else np.float16, 1
+    if c.flags & abi.FLAG_COMBINE:
+        slots_of = c.chosen
+    whole = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.k * slots_of, kind)
+    x = whole.reshape(call.row_count, c.k, slots_of)
+    own = np.ascontiguousarray(x[rows, :, slots if slots_of > 1 else 0]).view(np.uint8)
+    found = np.zeros((len(rows), padded(own.shape[1]) + SCALE_BYTES), np.uint8)
+    found[:, : own.shape[1]] = own
+    if c.flags & abi.FLAG_ROW_SCALES:
+        behind = c.x_offset + padded(whole.shape[1])
+        scales = call.rows_view(BANK_ONCHIP, behind, c.x_stride, SCALE_BYTES, np.uint8)
+        found[:, -SCALE_BYTES:] = scales[rows]
+    return found
+
+
+def _products(call: UnitCall, expert: int, x: NDArray[np.uint8]) -> Iterator[tuple[int, F32]]:
     """(first column, FP32 [rows, columns]) of rows times the expert's matrix."""
-    own, packed = _of_expert(call, expert), pack_rows(x)
-    for start in range(0, call.command.n, COLUMNS):
-        stop = min(call.command.n, start + COLUMNS)
-        yield start, segmented_matmul(packed, pack_columns(fp16_weights(own, start, stop)))
+    own = _of_expert(call, expert)
+    own.command.x_stride = x.shape[1]
+    own.take_rows(ROWS, x)
+    yield from products(own)
 
 
 def _of_expert(call: UnitCall, expert: int) -> UnitCall:
@@ -85,7 +110,11 @@ def _of_expert(call: UnitCall, expert: int) -> UnitCall:
     found = copy.copy(call)
     found.command = SimpleNamespace(
         first=c.first + expert * -(-blocks // c.merge),
+        bias_bank=c.scale_bank,
+        bias_line=c.scale_line + expert * padded(4 * c.n) // LINE_BYTES,
+        x_bank=ROWS,
+        x_offset=0,
         **{name: getattr(c, name) for name in (
-            "bank_first", "bank_count", "merge", "weight_type", "weight_line", "k", "n")},
+            "flags", "bank_first", "bank_count", "merge", "weight_type", "weight_line", "k", "n")},
     )  # fmt: skip
     return found

@@ -62,6 +62,11 @@ class UnitCall:
             self._buffers[bank] = self._ffi.buffer(base, self._call.bank_bytes[bank])
         return self._buffers[bank]
 
+    def take_rows(self, bank: int, rows: NDArray[np.uint8]) -> None:
+        """Rows of bytes in the place of `bank`, which are then all that the call has."""
+        self._buffers = {**self._buffers, bank: rows.reshape(-1)}
+        self.row_count = len(rows)
+
     def view(
         self, bank: int, offset: int, shape: tuple[int, ...], dtype: DTypeLike
     ) -> NDArray[Any]:

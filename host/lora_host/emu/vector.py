@@ -181,4 +181,5 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_GEGLU: _geglu,
     abi.VEC_ROUTE: mixture.route,
     abi.VEC_ROUTE_CHOSEN: mixture.route,
+    abi.VEC_ADD_GATED: mixture.add_gated,
 }

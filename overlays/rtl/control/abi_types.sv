@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.
 package abi_types;
-  parameter logic [31:0] LORA_ABI_NUMBER = 32'h2;
+  parameter logic [31:0] LORA_ABI_NUMBER = 32'h3;
   parameter logic [31:0] LORA_UNIT_COLUMNS = 32'h20;
   parameter logic [31:0] LORA_SEGMENTS = 32'h8;
   parameter logic [31:0] LORA_TILE_POSITIONS = 32'h20;
@@ -200,6 +200,7 @@ package abi_types;
   parameter logic [31:0] LORA_VEC_QUANTIZE_ROW = 32'h1a;
   parameter logic [31:0] LORA_VEC_ROUTE = 32'h1b;
   parameter logic [31:0] LORA_VEC_ROUTE_CHOSEN = 32'h1c;
+  parameter logic [31:0] LORA_VEC_ADD_GATED = 32'h1d;
   parameter logic [31:0] LORA_FP16 = 32'h1;
   parameter logic [31:0] LORA_FP32 = 32'h2;
   parameter logic [31:0] LORA_INT8 = 32'h3;

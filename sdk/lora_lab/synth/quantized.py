@@ -4,9 +4,11 @@ range."""
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from lora_lab.synth.tensor import DEVIATION, Tensor
 from lora_sdk.model.block import describe
+from lora_sdk.model.quantization import routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.recipe import Recipe
 
@@ -20,8 +22,10 @@ def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Reci
     """The file's tensors that replace `tensor`. `name` is its canonical name (any of several)."""
     if name == "lm_head" and recipe.head == "w8":
         return _int8(tensor)
-    if not any(name in matmul.tensors for matmul in describe(config).adapted):
+    rounded = (matmul for matmul in describe(config).matmuls if matmul.layer is not None)
+    if routes(name) or not any(name in matmul.tensors for matmul in rounded):
         return [tensor]
+    tensor = replace(tensor, shape=(prod(tensor.shape[:-1]), tensor.shape[-1]))
     found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor)
     if recipe.kv_format.static and name.endswith(".v"):  # also the last name of a fused tensor
         module = tensor.name.removesuffix(".weight").rpartition(".")[0]

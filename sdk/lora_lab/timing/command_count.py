@@ -13,6 +13,7 @@ from lora_lab.timing.control import VOTES
 from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -31,6 +32,7 @@ from lora_sdk.model.operations import (
     StoreKv,
     row,
 )
+from lora_sdk.plan.collectives import reads_routed
 from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shares_segments
 
@@ -90,16 +92,23 @@ class _Counter:
         return 2 + self.exchanges if norm.whole else 1
 
     def matmul(self, matmul: Matmul) -> int:
-        found = 1 + self.quantizes + (self.exchanges if matmul.gather else matmul.selected)
-        if matmul.gather and matmul_format(self.config, matmul).dynamic:
-            found += 1  # the max of a row, and the exchange of boards' maxima
-            found += self.exchanges if self.boards <= abi.ROW_MAXIMA else 0
-        if self.adapter is not None and matmul.layer is not None:
+        found = self.experts(matmul)
+        if self.adapter is not None and matmul.adapts:
             found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
         return found
 
-    def experts(self, matmul: ExpertMatmul) -> int:
-        return 1 + (self.exchanges if matmul.gather else 0)
+    def experts(self, matmul: Matmul) -> int:
+        """Without adapters. What is read beside a router was packed with its row, and is quantized
+        behind the gather; routers read FP16."""
+        routed, routes = reads_routed(self.config, matmul), matmul.target.axes[0] == "experts"
+        packed = matmul.selected and not routed
+        found = 1 + (0 if routes else self.quantizes)
+        found += self.exchanges if matmul.gather else packed
+        if (matmul.gather or routed) and matmul_format(self.config, matmul).dynamic:
+            found += 1  # the max of a row, and the exchange of boards' maxima
+            exchanged = matmul.gather and self.boards <= abi.ROW_MAXIMA
+            found += self.exchanges if exchanged else 0
+        return found
 
     def attend(self, attend: Attend) -> int:
         """Of selected rows, q is packed."""
@@ -128,6 +137,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
             CapLogits,
             Argmax,
             Route,
+            AddGated,
         ),
         _Counter.one,
     ),

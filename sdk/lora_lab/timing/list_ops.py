@@ -165,7 +165,7 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
         return (command.k,)
     if isinstance(command, isa.Experts):
         banks = command.bank_first, command.bank_count, command.merge
-        return command.k, command.n, *banks, command.experts, command.chosen
+        return command.k, command.n, *banks, command.weight_type, command.experts, command.chosen
     if isinstance(command, isa.Vector):
         return command.op, command.columns
     if isinstance(command, isa.Attention):
@@ -230,13 +230,14 @@ def _experts(
     blocks = math.ceil(k / abi.BLOCK_K) * math.ceil(n / abi.BLOCK_N)
     requests = math.ceil(blocks / command.merge)
     block = block_bytes(command)
+    integer = of_weight_type(command.weight_type)[0].integer
     found = expert_cost(machine, command.experts, command.chosen, rows, k, n)
     each = math.ceil(requests / command.bank_count) * command.merge * block
     fullest = math.ceil(found.passes * each)
     return {
         "category": WEIGHTS,
         "start": machine.start_cycles if rows else 0.0,
-        "compute": found.cycles * timing.passes_per_mac(False),
+        "compute": found.cycles * timing.passes_per_mac(integer),
         "stream": timing.bank_cycles(command.bank_first, fullest),
         "bytes": found.passes * blocks * block,
         "macs": float(rows) * command.chosen * k * n,

@@ -34,6 +34,7 @@ from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -53,6 +54,7 @@ from lora_sdk.model.operations import (
     row,
     width,
 )
+from lora_sdk.plan.collectives import reads_routed
 from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES
@@ -180,18 +182,7 @@ class _Builder:
         which still hides the gather of its input. Then h is gathered if A is sharded. Then B ends
         the same operator. B is block-diagonal if its columns are not the hidden ones."""
         what, k, n = matmul.short, matmul.k, self._columns(matmul)
-        if matmul.gather:
-            dynamic = matmul_format(self.config, matmul).dynamic
-            late = dynamic and self.boards > abi.ROW_MAXIMA
-            own = math.ceil(k / self.boards)
-            if dynamic and not late:
-                self.row_max(what, own, exchanged=True)
-            if not late:
-                self.quantize(what, own, dynamic)
-            self.gather(f"gather {what}", k, FP16_BYTES if late else None)
-            if late:
-                self.row_max(what, k, exchanged=False)
-                self.quantize(what, k, dynamic)
+        self._input(matmul)
         self.matrix(what, k, n, head=matmul.layer is None)
         if self.adapter is None or not matmul.adapts:
             return
@@ -204,6 +195,23 @@ class _Builder:
             self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
 
+    def _input(self, matmul: Matmul) -> None:
+        """The gather of a matmul's input, quantized before or behind it."""
+        what, form, k = matmul.short, matmul_format(self.config, matmul), matmul.row_columns
+        own, routed = math.ceil(k / self.boards), reads_routed(self.config, matmul)
+        late = (form.dynamic and self.boards > abi.ROW_MAXIMA) or routed
+        if matmul.gather and not late:
+            if form.dynamic:
+                self.row_max(what, own, exchanged=True)
+            self.quantize(what, own, form.dynamic)
+        if matmul.gather:
+            routes = matmul.target.axes[0] == "experts"
+            self.gather(f"gather {what}", k, FP16_BYTES if late or routes else None)
+        if late and form.dynamic:
+            self.row_max(what, k, exchanged=False)
+        if late:
+            self.quantize(what, k, form.dynamic)
+
     def route(self, route: Route) -> None:
         """Every board chooses, of all logits."""
         self._by_columns("route", abi.VEC_ROUTE, width(self.config, route.source.axes[0]))
@@ -211,8 +219,7 @@ class _Builder:
     def experts(self, matmul: ExpertMatmul) -> None:
         """The gather of what all chosen experts read, and the experts' shares of the matrix."""
         machine, what, k = self.machine, matmul.short, matmul.k
-        if matmul.gather:
-            self.gather(f"gather {what}", width(self.config, matmul.source.axes[0]), FP16_BYTES)
+        self._input(matmul)
         n = self._columns(matmul) // matmul.experts
         found = expert_cost(machine, matmul.experts, matmul.chosen, self.rows, k, n)
         size = found.passes * k * n * machine.weight_bytes
@@ -241,7 +248,7 @@ class _Builder:
                 columns += count * self.heads * head_dim
             elif axis == "kv_heads":
                 columns += count * self.kv_heads * head_dim
-            elif axis == "experts":  # of routers, which every board has whole
+            elif axis in ("experts", "shared_gate"):  # of routers, which every board has whole
                 columns += count * width(self.config, axis)
             else:
                 columns += math.ceil(count * width(self.config, axis) / self.boards)
@@ -411,6 +418,9 @@ class _Builder:
     def residual(self, add: AddResidual) -> None:
         self._by_columns("residual", abi.VEC_RESIDUAL, self.config.hidden / self.boards)
 
+    def add_gated(self, add: AddGated) -> None:
+        self._by_columns("add shared", abi.VEC_ADD_GATED, self.config.hidden / self.boards)
+
     def pack(self, pack: PackSelected) -> None:
         size = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
         self._moves("pack rows", self.rows * math.ceil(size / abi.LINE_BYTES))
@@ -442,6 +452,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Argmax: _Builder.argmax,
     Route: _Builder.route,
     ExpertMatmul: _Builder.experts,
+    AddGated: _Builder.add_gated,
 }
 
 

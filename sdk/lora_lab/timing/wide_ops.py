@@ -30,6 +30,7 @@ from lora_lab.timing.vector_counts import CHUNK
 from lora_sdk.model.block import describe
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -285,6 +286,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Activate: _Builder.activate,
     Route: _Builder.refuse,
     ExpertMatmul: _Builder.refuse,
+    AddGated: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
     ),

@@ -97,6 +97,8 @@ class Experts(Command):
     y_stride: int
     chosen_offset: int
     chosen_stride: int
+    scale_bank: int = 0
+    scale_line: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

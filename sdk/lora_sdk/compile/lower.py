@@ -25,7 +25,8 @@ order also guarantees that nothing is overwritten too early, for these reasons:
 - `router` is written by the MPU; the VFU's ROUTE, for which the experts' first matmul waits, reads
   it. That matmul's input was gathered for the router. `chosen` is written by ROUTE, which has
   waited for a router's matmul, and so for the experts' matmuls before it, which read it.
-  `expert_up` and `expert_ffn`: as `up` and `ffn`.
+  `expert_up` and `expert_ffn`, `shared_up` and `shared_ffn`: as `up` and `ffn`. The experts' sum in
+  `branch` and `shared` are read where they are added, for which RESIDUAL waits.
 - `qkv`, `up`, `branch` are written by the MPU. It has either run their reader itself (attention),
   or run a matmul that waited for their reader: SWIGLU and RESIDUAL run on the VFU before the norm,
   or before the gather, that this matmul waits for.

@@ -4,6 +4,10 @@ Without adapter slots a board quantizes its own columns and the links carry INT8
 FP16 activation, so with slots the whole row is quantized after its gather; so are rows with scales
 of their own on more boards than exchange maxima. The values are the same.
 
+A row that was gathered for a router is FP16 likewise, and each matmul behind that quantizes it: the
+experts', and the shared one's. The inputs of all experts that a row has chosen lie column by column
+in one row, which is gathered and quantized as one.
+
 A dynamic row has a scale of its own. The max over all its columns comes first, over all boards
 where each has only its own columns. Boards without columns take part with 0 and store the scale,
 because their matmuls read it.
@@ -26,10 +30,10 @@ import numpy as np
 from lora_host import abi
 from lora_sdk.compile.adapters import lower_adapter
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import Matrix, Vector, float_bits
+from lora_sdk.compile.isa import Experts, Matrix, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.model.operations import Matmul
-from lora_sdk.plan.collectives import quantized_late
+from lora_sdk.model.operations import ExpertMatmul, Matmul
+from lora_sdk.plan.collectives import quantized_late, reads_routed
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.onchip import OnchipBuffer, eight, input_bytes
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
@@ -58,11 +62,13 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
         return after
     if late:
         quantize = _quantize_whole if form.dynamic else _quantize
-        after = quantize(part, after, matmul, range(matmul.k))
+        after = quantize(part, after, matmul, range(matmul.row_columns))
     ready = eight(source) if integer else source
     if permuted:
         after = _permute(part, after, matmul, ready)
         ready = "permuted"
+    if isinstance(matmul, ExpertMatmul):
+        return _experts(part, after, matmul, ready)
     return _matrix(part, after, matmul, ready, adapter)
 
 
@@ -80,7 +86,9 @@ def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: rang
     if not columns:
         return after
     source = matmul.source.name
-    scale = part.scales.input(part.block.input_tensors(matmul))
+    routed = reads_routed(part.config, matmul)
+    names = matmul.tensors if routed else part.block.input_tensors(matmul)
+    scale = part.scales.input(names)
     return part.builder.emit(
         Vector,
         after,
@@ -102,7 +110,9 @@ def _quantize_own(
     share = part.board.share
     fields = _dynamic(part, matmul, columns, share.boards)
     after = _row_max(part, after, matmul, {**fields, "first": share.rank})
-    after = part.gather(after, eight(matmul.source.name), segments=False, at=padded(matmul.k))
+    after = part.gather(
+        after, eight(matmul.source.name), segments=False, at=padded(matmul.row_columns)
+    )
     return _quantize_row(part, after, matmul, columns, fields)
 
 
@@ -123,7 +133,7 @@ def _dynamic(part: Lowering, matmul: Matmul, columns: range, maxima: int) -> dic
         "columns": len(columns),
         "extra": maxima,
         **part.address("x", part.within(matmul.source.name, columns)),
-        **part.address("z", OnchipBuffer(rows.offset + padded(matmul.k), rows.stride)),
+        **part.address("z", OnchipBuffer(rows.offset + padded(matmul.row_columns), rows.stride)),
     }
 
 
@@ -197,6 +207,38 @@ def _matrix(
         y_type=abi.FP32 if matmul.target.element_bytes == FP32_BYTES else abi.FP16,
         **part.address("x", part.buffer(source)),
         **part.address("y", part.own(matmul.target)),
+        **fields,
+    )
+
+
+def _experts(part: Lowering, after: Event | None, matmul: ExpertMatmul, source: str) -> Event:
+    """Each row by the matrices of the experts that it has chosen, or their weighted sum."""
+    placed = part.board.matrices[matmul.name]
+    spec, fields = placed.spec, {}
+    flags = part.flags(matmul) | (abi.FLAG_COMBINE if matmul.combine else 0)
+    if spec.scales is not None:
+        table = part.board.tables[spec.scales]
+        fields = {"scale_bank": table.bank, "scale_line": table.line}
+    if spec.format.dynamic:
+        flags |= abi.FLAG_ROW_SCALES
+    return part.builder.emit(
+        Experts,
+        after,
+        what=f"experts {matmul.short}",
+        flags=flags,
+        weight_type=spec.format.weight_type,
+        bank_first=placed.bank_first,
+        bank_count=placed.bank_count,
+        merge=placed.merge,
+        weight_line=placed.weight_line,
+        first=placed.first,
+        experts=matmul.experts,
+        chosen=matmul.chosen,
+        k=placed.k,
+        n=placed.n,
+        **part.address("x", part.buffer(source)),
+        **part.address("y", part.own(matmul.target)),
+        **part.address("chosen", part.own(matmul.chosen_from)),
         **fields,
     )
 

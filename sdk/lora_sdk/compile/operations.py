@@ -8,7 +8,7 @@ from typing import Any
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import Experts, KvStore, MoveRows, Vector, float_bits
+from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
     quantize_qkv,
@@ -21,7 +21,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
 from lora_sdk.plan.partition import shares_segments
-from lora_sdk.plan.tensors import FP16_BYTES
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
@@ -354,41 +354,28 @@ def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | Non
         what="route",
         flags=part.flags(route),
         op=abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE,
-        columns=len(part.columns(route.source)),
+        columns=ops.width(part.config, "experts"),
         extra=route.chosen,
         **part.address("x", part.own(route.source)),
         **part.address("y", part.own(route.target)),
     )
 
 
-def _experts(part: Lowering, after: Event | None, matmul: ops.ExpertMatmul) -> Event | None:
-    """Each row by the matrices of the experts that it has chosen. Their inputs are gathered for all
-    of them at once, column by column."""
-    source = matmul.source.name
-    if matmul.gather:
-        after = part.gather(after, source)
-    placed = part.board.matrices.get(matmul.name)
-    if placed is None:
+def _add_gated(part: Lowering, after: Event | None, add: ops.AddGated) -> Event | None:
+    columns, gates = part.columns(add.target), part.own(add.gate)
+    if not columns:
         return after
-    chosen = part.own(matmul.chosen_from)
+    behind = ops.width(part.config, "experts") * FP32_BYTES
     return part.builder.emit(
-        Experts,
+        Vector,
         after,
-        what=f"experts {matmul.short}",
-        flags=part.flags(matmul) | (abi.FLAG_COMBINE if matmul.combine else 0),
-        weight_type=placed.spec.format.weight_type,
-        bank_first=placed.bank_first,
-        bank_count=placed.bank_count,
-        merge=placed.merge,
-        weight_line=placed.weight_line,
-        first=placed.first,
-        experts=matmul.experts,
-        chosen=matmul.chosen,
-        k=placed.k,
-        n=placed.n,
-        **part.address("x", part.buffer(source)),
-        **part.address("y", part.own(matmul.target)),
-        **part.address("chosen", chosen),
+        what="add shared expert",
+        flags=part.flags(add),
+        op=abi.VEC_ADD_GATED,
+        columns=len(columns),
+        **part.address("x", part.own(add.source)),
+        **part.address("y", part.own(add.target)),
+        **part.address("z", OnchipBuffer(gates.offset + behind, gates.stride)),
     )
 
 
@@ -424,5 +411,6 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.CapLogits: _cap_logits,
     ops.Argmax: _argmax,
     ops.Route: _route,
-    ops.ExpertMatmul: _experts,
+    ops.ExpertMatmul: lower_matmul,
+    ops.AddGated: _add_gated,
 }

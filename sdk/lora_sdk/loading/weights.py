@@ -21,6 +21,7 @@ from lora_sdk.loading.packing import pack_rows
 from lora_sdk.loading.quantized import (
     QuantizedWeights,
     ReadPart,
+    joined,
     order_table,
     scale_table,
     tile_parts,
@@ -183,7 +184,7 @@ class Loader:
         spec = matrix.spec
         written: list[Range] = []
         if spec.scales is not None:
-            raw = scale_table(self._weights, matrix)
+            raw = joined([scale_table(self._weights, one) for one in matrix.of_experts])
             written.append(self._write(board, board.tables[spec.scales], raw))
         if spec.permutation is not None:
             table = board.tables[spec.permutation]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from lora_host.errors import ModelError
 from lora_sdk.model.operations import (
     Activate,
+    AddGated,
     AddPosition,
     AddResidual,
     Argmax,
@@ -36,6 +37,7 @@ from lora_sdk.model.operations import (
     matmuls,
     width,
 )
+from lora_sdk.model.quantization import FP16, Quantization
 from lora_sdk.model.spec import ExpertConfig, ModelConfig
 
 
@@ -156,6 +158,9 @@ ROUTER = Buffer("router", ("experts",), element_bytes=4)
 CHOSEN = Buffer("chosen", ("chosen",), element_bytes=8)
 EXPERT_UP = Buffer("expert_up", ("chosen_ffn", "chosen_ffn"))
 EXPERT_FFN = Buffer("expert_ffn", ("chosen_ffn",), gathered=True)
+SHARED_UP = Buffer("shared_up", ("shared_ffn", "shared_ffn"))
+SHARED_FFN = Buffer("shared_ffn", ("shared_ffn",), gathered=True)
+SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
 
 def _of_experts(lead: str, count: int, parts: tuple[str, ...], axis: Axis) -> tuple[Output, ...]:
@@ -175,6 +180,13 @@ class _Description:
     def up(self) -> Buffer:
         """What the activation reads: gate and up side by side, or up alone."""
         return Buffer("up", ("ffn", "ffn") if self.config.gated else ("ffn",))
+
+    @property
+    def router(self) -> Buffer:
+        """The router's logits and, where there is one, the shared expert's gate."""
+        experts = self.config.experts
+        gated = experts is not None and experts.shared_gate
+        return replace(ROUTER, axes=("experts", "shared_gate")) if gated else ROUTER
 
     @property
     def _projected(self) -> bool:
@@ -210,8 +222,9 @@ class _Description:
         if self.config.experts is not None:
             dense = len(self.config.experts.layers) < self.config.layers
             mlp = [self.up, FFN] if dense else []
-            buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, ROUTER, CHOSEN, EXPERT_UP,
-                       EXPERT_FFN, PACKED, HEAD]  # fmt: skip
+            shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
+            buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
+                       EXPERT_UP, EXPERT_FFN, *shared, PACKED, HEAD]  # fmt: skip
         return Block(
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
@@ -221,7 +234,8 @@ class _Description:
         )
 
     def _check_experts(self) -> None:
-        """Experts are gated by SiLU, without biases, in layers one after the other."""
+        """Experts are gated by SiLU, without biases, in layers one after the other. Routers are
+        FP16, and no expert has its inputs in an order of its own."""
         config = self.config
         if config.experts is None:
             return
@@ -229,11 +243,20 @@ class _Description:
         if not plain or config.activation != "silu":
             raise ModelError("experts with biases, without SwiGLU or with a parallel residual;"
                              " expected SwiGLU without biases, sequential")  # fmt: skip
-        if config.quantization is not None and config.quantization.formats:
-            raise ModelError(
-                f"quantization {config.quantization.scheme} of a mixture of experts: not supported;"
-                " expected matrices in FP16, BF16 or FP32"
-            )
+        for layer in sorted(config.experts.layers):
+            self._check_formats(layer, config.experts)
+
+    def _check_formats(self, layer: int, experts: ExpertConfig) -> None:
+        found = self.config.quantization or Quantization("fp16")
+        routers = (f"layer.{layer}.router", f"layer.{layer}.shared_gate")
+        form = found.fused(routers[: 1 + experts.shared_gate])
+        if form != FP16:
+            raise ModelError(f"{routers[0]}: is {form}; expected a router in FP16, BF16 or FP32:"
+                             " add it to ignore")  # fmt: skip
+        first = f"layer.{layer}.expert.0.up"
+        if first in found.act_order:
+            raise ModelError(f"{first}: experts with their inputs in an order of their own"
+                             " (act-order) are not supported; expected plain groups")  # fmt: skip
 
     def _before(self) -> Iterator[Operation]:
         """The first residual: token and position embeddings, through project_in if there is one."""
@@ -340,10 +363,13 @@ class _Description:
         """The router, which gathers the row for the experts too, and the experts that it chooses:
         their columns of gate and up, the activation, their columns of down, summed."""
         config, lead = self.config, f"layer.{layer}"
-        yield self._plain(f"{lead}.router", INPUT, ROUTER, layer=layer)
+        axes = self.router.axes
+        names = (f"{lead}.router", f"{lead}.shared_gate")
+        outputs = tuple(Output(name, axis) for name, axis in zip(names, axes, strict=False))
+        yield self._matmul(f"{lead}.router", INPUT, self.router, outputs, False, layer)
         yield Route(
             layer=layer,
-            source=ROUTER,
+            source=self.router,
             target=CHOSEN,
             chosen=experts.chosen,
             renormalize=experts.renormalize,
@@ -377,6 +403,26 @@ class _Description:
             combine=True,
             **fields,
         )
+        if experts.shared:
+            yield from self._shared(layer, experts)
+
+    def _shared(self, layer: int, experts: ExpertConfig) -> Iterator[Operation]:
+        """The expert of every row, added to those that it has chosen."""
+        lead = f"layer.{layer}"
+        outputs = tuple(Output(f"{lead}.shared.{name}", "shared_ffn") for name in ("gate", "up"))
+        yield self._matmul(
+            f"{lead}.shared_up", INPUT, SHARED_UP, outputs, False, layer, f"{lead}.router"
+        )
+        yield Activate(
+            layer=layer, source=SHARED_UP, target=SHARED_FFN, kind=self.config.activation,
+            gated=True,
+        )  # fmt: skip
+        outputs = (Output(f"{lead}.shared.down", "hidden"),)
+        yield self._matmul(f"{lead}.shared_down", SHARED_FFN, SHARED, outputs, False, layer)
+        if experts.shared_gate:
+            yield AddGated(layer=layer, source=SHARED, gate=self.router, target=BRANCH)
+        else:
+            yield AddResidual(layer=layer, stream=BRANCH, branch=SHARED, target=BRANCH)
 
     def _after(self) -> Iterator[Operation]:
         """For the selected rows: final norm, project_out, lm_head."""

@@ -20,6 +20,7 @@ from lora_sdk.model import (
     gptj,
     granite,
     granitemoe,
+    granitemoeshared,
     llama,
     mixtral,
     mpt,
@@ -29,6 +30,7 @@ from lora_sdk.model import (
     phi,
     phi3,
     qwen2,
+    qwen2_moe,
     qwen3,
     qwen3_moe,
     smollm3,
@@ -105,6 +107,8 @@ _FAMILIES: dict[str, Family] = {
     "qwen3_moe": qwen3_moe,
     "olmoe": olmoe,
     "granitemoe": granitemoe,
+    "qwen2_moe": qwen2_moe,
+    "granitemoeshared": granitemoeshared,
 }
 
 

@@ -44,7 +44,7 @@ class Entries:
         name = self.name(source)
         container, entry = self.tensors[name]
         found = container.array(entry)
-        if len(entry.shape) > 2 and isinstance(found, np.ndarray):
+        if source.layout == "oi" and isinstance(found, np.ndarray):
             found = found.reshape(-1, entry.shape[-1])
         return found, entry.kind, name
 

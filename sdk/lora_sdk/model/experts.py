@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lora_host import abi
 from lora_sdk.model import llama
@@ -25,8 +26,7 @@ def read_experts(
     ffn: int,
 ) -> ExpertConfig:
     """The experts of `layers`; `count`, `chosen` and `ffn` are what fields that are absent mean.
-    ModelError: a number out of range, more chosen than there are, a quantized model."""
-    fields.only("quantization_config", (), "a quantized mixture of experts")
+    ModelError: a number out of range, more chosen than there are."""
     found = fields.integer(count_names, count, high=abi.MAX_EXPERTS)
     high = min(found, abi.MAX_CHOSEN)
     return ExpertConfig(
@@ -36,6 +36,28 @@ def read_experts(
         renormalize=renormalize,
         layers=frozenset(layers),
     )
+
+
+def read_shared(
+    fields: Fields, experts: ExpertConfig, name: str, default: int, gated: bool
+) -> ExpertConfig:
+    """`experts` with one of every row, of the inner size in field `name`; without one where it is
+    0, which a gated one may not be. ModelError: the size is out of range."""
+    shared = fields.integer(name, default, 1 if gated else 0)
+    return replace(experts, shared=shared, shared_gate=gated)
+
+
+def gated_sources(config: ModelConfig) -> dict[str, Source]:
+    """Those of the experts, and of a shared one with its gate."""
+    found, experts, d = expert_sources(config), config.experts, config.hidden
+    assert experts is not None
+    for layer in sorted(experts.layers):
+        lead, name = f"layers.{layer}.mlp.shared_expert", f"layer.{layer}"
+        found[f"{name}.shared_gate"] = linear(f"{lead}_gate.weight", d, 1)
+        for part, file in PARTS.items():
+            sizes = (experts.shared, d) if part == "down" else (d, experts.shared)
+            found[f"{name}.shared.{part}"] = linear(f"{lead}.{file}.weight", *sizes)
+    return found
 
 
 def expert_sources(

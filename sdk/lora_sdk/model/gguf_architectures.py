@@ -66,9 +66,11 @@ class Architecture:
     others. `more`: other keys and their fields. `present`: fields that say whether a tensor is
     there. `derived`: further fields from those and the tensors' names. `rotary`: the field of the
     part of a head that is rotated. `window`: whether a sliding window may be named. `pairs`: rows
-    of q and k lie as adjacent pairs. `one_plus`: norms are stored as 1 + w. `period`: one layer
-    in so many has no window, 0 for families without such layers. `fused`: tensors that hold several
-    parts. `two_norms`: names of the norms of a parallel residual with two, where they differ."""
+    of q and k lie as adjacent pairs. `experts`: keys of a mixture of experts and their fields,
+    whole numbers; none: there are no such files. `one_plus`: norms are stored as 1 + w. `period`:
+    one layer in so many has no window, 0 for families without such layers. `fused`: tensors that
+    hold several parts. `two_norms`: names of the norms of a parallel residual with two, where they
+    differ."""
 
     model_type: str
     eps: tuple[str, str]
@@ -83,6 +85,7 @@ class Architecture:
     period: int = 0
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     two_norms: Mapping[str, str] = field(default_factory=dict)
+    experts: Mapping[str, str] = field(default_factory=dict)
 
 
 def _falcon(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
@@ -107,6 +110,31 @@ def _gemma(layers_of_27b: int) -> Callable[..., Mapping[str, Any]]:
     return derived
 
 
+def _mixtral(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
+    """The converter calls Mistral and Mixtral llama, too."""
+    if "num_experts" in values:
+        return {"model_type": "mixtral"}
+    return {"model_type": "mistral"} if "sliding_window" in values else {}
+
+
+def _granite(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
+    shared = values.get("shared_intermediate_size", 0)
+    return {"model_type": "granitemoeshared"} if shared else {}
+
+
+def _renormalized(always: bool) -> Callable[..., Mapping[str, Any]]:
+    """Where no key says it, the family does: whether weights of the chosen experts add up to 1."""
+
+    def derived(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
+        return {"norm_topk_prob": values.get("norm_topk_prob", always)}
+
+    return derived
+
+
+_EXPERTS = {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"}
+_EXPERT_FFN = {**_EXPERTS, "expert_feed_forward_length": "moe_intermediate_size"}
+SHARED_FFN = "expert_shared_feed_forward_length"
+_NORM = {"expert_weights_norm": "norm_topk_prob"}
 _RMS = (RMS_EPS, "rms_norm_eps")
 _LAYER_NORM = (EPS, "layer_norm_eps")
 _OLD_NORM = (EPS, "layer_norm_epsilon")
@@ -115,14 +143,37 @@ _BIASES = {"attention_bias": _Q_BIAS, "mlp_bias": "blk.0.ffn_gate.bias"}
 _GPT2 = {"intermediate_size": "n_inner", "num_key_value_heads": None}
 _FUSED: Mapping[str, tuple[str, ...]] = {"attn_qkv": QKV}
 _CAPS = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+_FACTORS = {
+    "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+    "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling",
+}  # fmt: skip
 _PARALLEL = {"use_parallel_residual": "use_parallel_residual"}
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    "llama": Architecture(model_type="llama", eps=_RMS, present=_BIASES, pairs=True, window=True),
+    "llama": Architecture(
+        model_type="llama", eps=_RMS, present=_BIASES, pairs=True, window=True, experts=_EXPERTS,
+        derived=_mixtral,
+    ),
     "granite": Architecture(
-        model_type="granite", eps=_RMS, present=_BIASES, pairs=True,
-        more={"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
-              "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"},
+        model_type="granite", eps=_RMS, present=_BIASES, pairs=True, more=_FACTORS,
+    ),
+    "granitemoe": Architecture(
+        model_type="granitemoe", eps=_RMS, present={"attention_bias": _Q_BIAS}, pairs=True,
+        more=_FACTORS, experts={**_EXPERTS, SHARED_FFN: "shared_intermediate_size"},
+        derived=_granite,
+    ),
+    "qwen2moe": Architecture(
+        model_type="qwen2_moe", eps=_RMS, present={"qkv_bias": _Q_BIAS}, more=_NORM,
+        experts={**_EXPERT_FFN, SHARED_FFN: "shared_expert_intermediate_size"},
+        derived=_renormalized(False),
+    ),
+    "qwen3moe": Architecture(
+        model_type="qwen3_moe", eps=_RMS, present={"attention_bias": _Q_BIAS}, more=_NORM,
+        experts=_EXPERT_FFN, derived=_renormalized(True),
+    ),
+    "olmoe": Architecture(
+        model_type="olmoe", eps=_RMS, present={"attention_bias": _Q_BIAS}, more=_NORM,
+        experts=_EXPERTS, derived=_renormalized(False),
     ),
     "smollm3": Architecture(model_type="smollm3", eps=_RMS, present=_BIASES, pairs=True),
     "qwen2": Architecture(model_type="qwen2", eps=_RMS),

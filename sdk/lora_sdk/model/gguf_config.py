@@ -17,6 +17,7 @@ from lora_sdk.model.gguf_architectures import (
     INTEGERS,
     PATTERN,
     READ,
+    SHARED_FFN,
     WINDOW,
     Architecture,
 )
@@ -52,13 +53,11 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     reader = _Reader(file, row)
     reader.refuse_unknown()
     values: dict[str, Any] = {"model_type": row.model_type}
-    values |= reader.sizes() | reader.more()
+    values |= reader.sizes() | reader.more() | reader.experts()
     values |= reader.layers_with_windows(values)
     values |= {name: tensor in file.tensors for name, tensor in row.present.items()}
     values |= reader.rope(values)
     values |= reader.tokens()
-    if row.model_type == "llama" and "sliding_window" in values:
-        values["model_type"] = "mistral"  # the converter calls both llama
     if row.derived is not None:
         values |= row.derived(values, file.tensors)
     values["tie_word_embeddings"] = HEAD not in file.tensors
@@ -74,7 +73,7 @@ class _Reader:
 
     def refuse_unknown(self) -> None:
         """ModelError names a key of the architecture that nothing here knows."""
-        known = {*INTEGERS, *READ, *KEYS, *self._row.more, self._row.eps[0]}
+        known = {*INTEGERS, *READ, *KEYS, *self._row.more, *self._row.experts, self._row.eps[0]}
         if self._row.window:
             known.add(WINDOW)
         if self._row.period:
@@ -82,11 +81,11 @@ class _Reader:
         for key, value in self._metadata.values.items():
             if key.startswith(self._lead) and key.removeprefix(self._lead) not in known:
                 raise self._metadata.error(key, value, "no such key: what it asks for is unknown")
-        for name, default in (("expert_count", 0), ("expert_used_count", 0)):
-            count = self._integer(name, default, 0)
+        for name in ("expert_count", "expert_used_count") if not self._row.experts else ():
+            count = self._integer(name, 0, 0)
             if count:
                 raise self._metadata.error(
-                    self._lead + name, count, "0: mixtures of experts are not supported"
+                    self._lead + name, count, "0: this architecture has no experts here"
                 )
         if not self._metadata.flag(self._lead + "attention.causal", True):
             raise self._metadata.error(self._lead + "attention.causal", False, "true")
@@ -116,6 +115,16 @@ class _Reader:
         key, name = self._row.eps
         values[name] = self._metadata.number(self._lead + key)
         return values
+
+    def experts(self) -> dict[str, Any]:
+        """Whole numbers of a mixture of experts; none in a file of LLaMA without experts."""
+        if self._row.model_type == "llama" and not self._integer("expert_count", 0, 0):
+            return {}
+        optional = (SHARED_FFN,) if self._row.model_type == "granitemoe" else ()
+        return {
+            name: self._integer(key, 0 if key in optional else None, int(key not in optional))
+            for key, name in self._row.experts.items()
+        }
 
     def layers_with_windows(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Which layers slide, where the family has both kinds: all but every n-th, by a number or

@@ -3,6 +3,8 @@ they are read."""
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,7 @@ from lora_sdk.gguf.file import GgufFile, Tensor
 from lora_sdk.model.container import RAW_TYPES, Elements, Entry
 
 NORM = "norm.weight"
+EXPERTS = "_exps."
 
 
 class GgufContainer:
@@ -41,18 +44,19 @@ class GgufContainer:
         return self.blocks(entry.name)
 
     def blocks(self, name: str) -> BlockArray:
-        """A matrix that is stored in blocks."""
+        """A matrix that is stored in blocks; of experts all of them, one behind the other."""
         tensor = self._file.tensors[name]
-        rows, columns = tensor.shape
+        rows, columns = prod(tensor.shape[:-1]), tensor.shape[-1]
         return BlockArray(self._file.raw(tensor).reshape(rows, -1), tensor.type, (rows, columns))
 
 
 def _entry(file: GgufFile, tensor: Tensor) -> Entry:
     in_blocks = tensor.type.dequantize is not None
-    if in_blocks and len(tensor.shape) != 2:
+    axes = 3 if EXPERTS in tensor.name else 2
+    if in_blocks and len(tensor.shape) != axes:
         raise ModelError(
             f"{file.path}: {tensor.name} is {tensor.type.name} {list(tensor.shape)}, expected "
-            "blocks in matrices only"
+            "blocks in matrices only, or in those of experts"
         )
     kind = "F32" if in_blocks else tensor.type.name
     return Entry(tensor.name, kind, tensor.shape, tensor.start, tensor.bytes)

@@ -19,7 +19,29 @@ def gguf_sources(
     row: Architecture, config: ModelConfig, own: Mapping[str, Source]
 ) -> dict[str, Source]:
     """The sources of a GGUF file from a family's `own`."""
-    return {name: _Place(row, config, own, name).source() for name in own}
+    return {
+        name: _of_experts(config, name, one) or _Place(row, config, own, name).source()
+        for name, one in own.items()
+    }
+
+
+def _of_experts(config: ModelConfig, name: str, own: Source) -> Source | None:
+    """A router, a shared expert's gate or matrix, or one of the matrices of all experts of a layer,
+    which lie in one tensor; None for others."""
+    count, k = own.count, own.shape[0]
+    match name.split("."):
+        case ["layer", layer, "router" | "shared_gate" as part]:
+            tensor = "ffn_gate_inp" if part == "router" else "ffn_gate_inp_shexp"
+            return Source(f"blk.{layer}.{tensor}.weight", "oi", (count, k), 0, count,
+                          prefixed=False)  # fmt: skip
+        case ["layer", layer, "shared", part]:
+            return Source(f"blk.{layer}.ffn_{part}_shexp.weight", "oi", (count, k), 0, count,
+                          prefixed=False)  # fmt: skip
+        case ["layer", layer, "expert", number, part] if config.experts is not None:
+            shape = (config.experts.count, count, k)
+            return Source(f"blk.{layer}.ffn_{part}_exps.weight", "oi", shape, int(number) * count,
+                          count, prefixed=False)  # fmt: skip
+    return None
 
 
 class _Place:

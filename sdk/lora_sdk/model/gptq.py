@@ -22,7 +22,7 @@ from lora_sdk.model.packed_words import (
     values_along_columns,
     values_along_rows,
 )
-from lora_sdk.model.quantization import MatrixFormat, Quantization, block_group
+from lora_sdk.model.quantization import MatrixFormat, Quantization, block_group, routes
 from lora_sdk.model.weight_formats import W4A16
 
 METHODS = ("gptq", "awq")
@@ -82,10 +82,11 @@ def quantization(
     packing: Packing, modules: Mapping[str, str], ks: Mapping[str, int]
 ) -> Quantization:
     """The formats of the matrices `modules` (canonical name -> the file's module), whose inputs
-    `ks` counts. ModelError names a matrix whose inputs are not a multiple of its group."""
+    `ks` counts; routers of experts are not packed. ModelError names a matrix whose inputs are not a
+    multiple of its group."""
     formats = {}
     for name, module in modules.items():
-        excluded = any(part in module for part in packing.unquantized)
+        excluded = routes(name) or any(part in module for part in packing.unquantized)
         if name != "lm_head" and not excluded:
             formats[name] = MatrixFormat(
                 W4A16.name, block_group(name, packing.group or ks[name], ks[name])

@@ -20,7 +20,12 @@ DEFAULTS = Defaults(ffn=11008, vocabulary=32000, positions=2048)
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    config = with_biases(read_decoder(fields, "granitemoe", DEFAULTS), fields)
+    return read(fields, "granitemoe")
+
+
+def read(fields: Fields, architecture: str) -> ModelConfig:
+    """The configuration of GraniteMoE's fields."""
+    config = with_biases(read_decoder(fields, architecture, DEFAULTS), fields)
     experts = read_experts(
         fields, range(config.layers), True, ("num_local_experts", "num_experts"), 8, 2,
         "intermediate_size", DEFAULTS.ffn,

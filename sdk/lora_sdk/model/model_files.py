@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -185,7 +186,13 @@ class GgufModel:
         """The family's, where the converter has put them."""
         own = family.sources(config)
         self._check_counts(own)
-        return gguf_sources(self._row, config, own)
+        found = gguf_sources(self._row, config, own)
+        for name in (name for name in found if name.endswith(".shared_gate")):
+            source = found[name]  # of one output, which some files have as a vector
+            tensor = self._file.tensors.get(source.tensor)
+            if tensor is not None and len(tensor.shape) == 1:
+                found[name] = replace(source, file_shape=source.file_shape[1:])
+        return found
 
     def _check_counts(self, own: Mapping[str, Source]) -> None:
         """Before anything as long as these is made: ModelError for more outputs than any tensor."""

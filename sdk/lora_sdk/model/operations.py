@@ -15,11 +15,11 @@ from lora_sdk.model.spec import Activation, ModelConfig, NormKind
 
 Axis = Literal[
     "hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary",
-    "experts", "chosen", "expert_ffn", "chosen_ffn",
+    "experts", "chosen", "expert_ffn", "chosen_ffn", "shared_ffn", "shared_gate",
 ]  # fmt: skip
 """What a range of columns consists of. Boards shard it by heads or by units of columns; every board
-has all of `experts` and `chosen`. `expert_ffn` is of one expert, `chosen_ffn` of each expert that a
-row has chosen: column by column, side by side."""
+has all of `experts`, `shared_gate` and `chosen`. `expert_ffn` is of one expert,
+`chosen_ffn` of each expert that a row has chosen: column by column, side by side."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,11 @@ class Matmul(Operation):
         return tuple(output.tensor for output in self.outputs)
 
     @property
+    def row_columns(self) -> int:
+        """Columns of a row of its source."""
+        return self.k
+
+    @property
     def short(self) -> str:
         """Its name within its layer."""
         return self.name.rpartition(".")[2]
@@ -121,7 +126,7 @@ class Matmul(Operation):
     @property
     def adapts(self) -> bool:
         """Whether adapters may change it: routers and experts have none."""
-        return self.layer is not None and self.target.axes != ("experts",)
+        return self.layer is not None and self.target.axes[0] != "experts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +142,10 @@ class ExpertMatmul(Matmul):
     chosen_from: Buffer
 
     @property
+    def row_columns(self) -> int:
+        return self.k * (self.chosen if self.combine else 1)
+
+    @property
     def adapts(self) -> bool:
         return False
 
@@ -150,6 +159,15 @@ class Route(Operation):
     target: Buffer
     chosen: int
     renormalize: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddGated(Operation):
+    """target = FP16(target + source*sigmoid(gate)); `gate` is the last column of a router's row."""
+
+    source: Buffer
+    gate: Buffer
+    target: Buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +274,7 @@ class Argmax(Operation):
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
     PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
+    AddGated,
 )  # fmt: skip
 Row = TypeVar("Row")
 
@@ -283,6 +302,7 @@ def width(config: ModelConfig, axis: Axis) -> int:
     """Columns of an axis, all boards together."""
     experts = config.experts
     count, chosen, ffn = (experts.count, experts.chosen, experts.ffn) if experts else (0, 0, 0)
+    shared, gates = (experts.shared, int(experts.shared_gate)) if experts else (0, 0)
     return {
         "hidden": config.hidden,
         "embed": config.embed_dim,
@@ -294,4 +314,6 @@ def width(config: ModelConfig, axis: Axis) -> int:
         "chosen": chosen,
         "expert_ffn": ffn,
         "chosen_ffn": ffn * chosen,
+        "shared_ffn": shared,
+        "shared_gate": gates,
     }[axis]

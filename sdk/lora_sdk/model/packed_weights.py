@@ -43,7 +43,7 @@ class CompressedMatrix:
         self._source = source
         self._weights = group.weights
         self._bytes = group.stored == NIBBLES_IN_BYTES  # 4-bit values, a byte each
-        rows = source.file_shape[0 if source.layout == "oi" else 1]
+        rows = source.module_outputs
         used = self._check_int4(rows) if form.four_bit else self._check_int8(rows)
         if form.static:
             files.check(self._name("input_scale"), FLOATS, (1,), ())

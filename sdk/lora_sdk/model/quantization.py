@@ -160,6 +160,11 @@ class Quantization:
         return kv_format(self.kv).quantized or any(format != FP16 for format in self.all_formats)
 
 
+def routes(name: str) -> bool:
+    """Whether a matrix is a router's or a gate's, which stay FP16."""
+    return name.endswith((".router", ".shared_gate"))
+
+
 def block_group(name: str, group: int, k: int) -> int:
     """The group within a weight block that repeats a file's `group`'s scales exactly."""
     if k % group:

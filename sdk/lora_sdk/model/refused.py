@@ -89,7 +89,6 @@ _MISSING = {
     "paligemma": "image inputs",
     "phi4mm": "image inputs and audio inputs",
     "phimoe": "a mixture of experts",
-    "qwen2_moe": "a mixture of experts",
     "qwen2_vl": "image inputs",
     "qwen2_5_vl": "image inputs",
     "qwen3_next": "linear attention and a mixture of experts",

@@ -48,13 +48,16 @@ class RopeConfig:
 class ExpertConfig:
     """A mixture of experts in place of the MLP of `layers`: `count` experts with an inner size of
     `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
-    those of all experts do."""
+    those of all experts do. `shared`: the inner size of an expert that every row takes in addition,
+    0 without one; `shared_gate`: its output is multiplied by a sigmoid."""
 
     count: int
     chosen: int
     ffn: int
     renormalize: bool
     layers: frozenset[int]
+    shared: int = 0
+    shared_gate: bool = False
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ class BoardFit:
         routers = [
             self.matrices[matmul.name].bytes
             for matmul in share.block(config).matmuls
-            if matmul.target.axes == ("experts",)
+            if matmul.target.axes[0] == "experts"
         ]
         if routers and share.rank:
             found.append(Replica("routers", "every board chooses the experts", sum(routers)))

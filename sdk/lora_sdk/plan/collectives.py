@@ -85,10 +85,19 @@ def quantized_late(
 ) -> bool:
     """Whether each board quantizes the whole gathered row of a matmul that reads INT8, in place of
     its own columns: in plans with adapter slots, because adapters read the FP16 activation, and by
-    scales of rows where more boards than abi.ROW_MAXIMA would have to exchange maxima."""
+    scales of rows where more boards than abi.ROW_MAXIMA would have to exchange maxima, and of a row
+    that was gathered for a router."""
     form = matmul_format(config, matmul)
     slots = adapters is not None and adapters.slots > 0
-    return form.integer and (slots or (form.dynamic and boards > abi.ROW_MAXIMA))
+    many = form.dynamic and boards > abi.ROW_MAXIMA
+    return form.integer and (slots or many or reads_routed(config, matmul))
+
+
+def reads_routed(config: ModelConfig, matmul: ops.Matmul) -> bool:
+    """Whether the matmul reads a row that was gathered, in FP16, for a router."""
+    if matmul.gather:
+        return False
+    return block.describe(config).gathered_by(matmul).target.axes[0] == "experts"
 
 
 def element_bytes(
@@ -159,7 +168,8 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.ExpertMatmul: _matmul,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
+         ops.AddGated),
         _none,
     ),
 }  # fmt: skip

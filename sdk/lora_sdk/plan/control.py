@@ -99,7 +99,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.AddPosition: (1, 0),
     ops.Norm: (3, 0),  # sums, their gather, apply
     ops.Route: (1, 0),
-    ops.ExpertMatmul: (2, 0),  # its input gathered or packed
+    ops.ExpertMatmul: (2, 3),  # its input gathered; its max, their gather, quantized
     ops.Matmul: (2, 4),  # its input gathered or packed; its max, their gather, quantized, permuted
     ops.NormHeads: (3, 0),  # as Norm
     ops.Rope: (1, 0),
@@ -107,6 +107,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Attend: (2, 0),  # q packed
     ops.Activate: (1, 0),
     ops.AddResidual: (1, 0),
+    ops.AddGated: (1, 0),
     ops.PackSelected: (1, 0),
     ops.ScaleLogits: (1, 0),
     ops.CapLogits: (1, 0),

@@ -47,6 +47,8 @@ def check_matmuls(config: ModelConfig) -> None:
 
 def _check_shared(config: ModelConfig, block: Block) -> None:
     for first, *others in block.inputs.values():
+        if first.target.axes[0] == "experts":  # routers read FP16, and each reader quantizes that
+            continue
         for other in others:
             one, two = matmul_format(config, first), matmul_format(config, other)
             if (one.integer, one.dynamic) != (two.integer, two.dynamic):
@@ -62,7 +64,9 @@ def quantized_as(config: ModelConfig, precision: str) -> ModelConfig:
     in INT8 by head."""
     weights = of_precision(precision)
     formats: dict[str, MatrixFormat] = {"lm_head": MatrixFormat(INT8.name)}
-    for matmul in describe(config).adapted:
+    for matmul in describe(config).matmuls:
+        if matmul.layer is None or matmul.target.axes[0] == "experts":  # routers stay FP16
+            continue
         group = weights.fitting_group(matmul.k)
         fits = group in weights.groups
         chosen = MatrixFormat(weights.name, group) if fits else MatrixFormat(INT8.name)

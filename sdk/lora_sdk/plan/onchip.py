@@ -34,8 +34,9 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     """Bytes of one row of each buffer.
 
     Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `expert_ffn`,
-    `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read INT8. The
-    others have the board's own columns: the residual, results of matmuls, norm sums (III.A).
+    `shared_ffn`, `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read
+    INT8. The others have the board's own columns: the residual, results of matmuls, norm sums
+    (III.A).
     `adapter_columns`: values per row of adapters' h, 0 without adapters."""
     described = share.block(config)
     strides = {
@@ -81,9 +82,9 @@ def _of_matmul(config: ModelConfig, share: Share, matmul: ops.Matmul) -> Iterato
     """Its input in INT8, with the rows' own scales if there are any, and in another order."""
     form = matmul_format(config, matmul)
     if form.integer:
-        yield eight(matmul.source.name), padded(input_bytes(form, matmul.k))
+        yield eight(matmul.source.name), padded(input_bytes(form, matmul.row_columns))
     if act_order(config, matmul):
-        yield "permuted", padded(input_bytes(form, matmul.k))
+        yield "permuted", padded(input_bytes(form, matmul.row_columns))
 
 
 def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Copy]:
@@ -121,7 +122,8 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     ops.NormHeads: _of_heads,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
+         ops.AddGated),
         _none,
     ),
 }  # fmt: skip

@@ -74,6 +74,7 @@ class Share:
     vocabulary: range
     embed: range
     expert_ffn: range = range(0)
+    shared_ffn: range = range(0)
 
     @property
     def place(self) -> int:
@@ -90,7 +91,7 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
     if axis in ("heads", "kv_heads"):
         heads = share.q_heads if axis == "heads" else share.kv_heads
         return range(heads.start * config.head_dim, heads.stop * config.head_dim)
-    if axis in ("experts", "chosen"):
+    if axis in ("experts", "chosen", "shared_gate"):
         return range(width(config, axis))
     if axis == "chosen_ffn":
         chosen = width(config, "chosen")
@@ -100,6 +101,7 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
         "embed": share.embed,
         "ffn": share.ffn,
         "expert_ffn": share.expert_ffn,
+        "shared_ffn": share.shared_ffn,
         "vocabulary": share.vocabulary,
     }
     return found[axis]
@@ -192,6 +194,7 @@ class Partition:
             vocabulary=columns(config.vocabulary) if stage.is_last else range(0),
             embed=columns(config.embed_dim),
             expert_ffn=columns(width(config, "expert_ffn")),
+            shared_ffn=columns(width(config, "shared_ffn")),
         )
 
     def shares(self) -> tuple[Share, ...]:

@@ -104,7 +104,8 @@ class MatrixSpec:
 @dataclass(frozen=True)
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
-    slopes, columns' scales (followed by FP16 biases if `bias`), the order of a matrix's inputs."""
+    slopes, columns' scales (followed by FP16 biases if `bias`; of experts a row each, with the
+    first one's `parts`), the order of a matrix's inputs."""
 
     name: str
     kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation"]
@@ -237,8 +238,8 @@ def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
     if not spec.n:
         return
     if spec.scales is not None:
-        bias = spec.bias is not None
-        yield TableSpec(spec.scales, "scales", 1, spec.parts, FP32_BYTES, bias)
+        bias, parts = spec.bias is not None, spec.of_expert(0).parts
+        yield TableSpec(spec.scales, "scales", spec.matrices, parts, FP32_BYTES, bias)
     elif spec.bias is not None:
         parts = tuple(Part(f"{p.tensor}.bias", p.start, p.stop) for p in spec.parts)
         yield TableSpec(spec.bias, "bias", 1, parts)
@@ -279,7 +280,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Attend: _attend,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.Route),
+         ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated),
         _none,
     ),
 }  # fmt: skip

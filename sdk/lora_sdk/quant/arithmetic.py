@@ -16,7 +16,6 @@ from lora_sdk.model import operations as ops
 from lora_sdk.model.alibi import score_bias
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import Activation, ModelConfig
-from lora_sdk.quant.recipe import refuse_experts
 
 F32 = NDArray[np.float32]
 Soft = Callable[[F32, F32], F32]
@@ -26,8 +25,9 @@ ATTENTION_ROWS = 256  # bounds the memory of scores
 class Operations(Protocol):
     """The parts that differ between a plain float pass, a recording one and a rounding one."""
 
-    def linear(self, x: F32, name: str) -> F32:
-        """x [rows, K] @ the matrix of this canonical name, plus its bias: [rows, N]."""
+    def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
+        """x [rows, K] @ the matrix of this canonical name, plus its bias: [rows, N]. `whole`: the
+        rows of which x are parts, where these have one scale together."""
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Causal attention: q [heads, T, head_dim], k and v [kv_heads, T, head_dim], all after
@@ -227,9 +227,42 @@ class _Pass:
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
 
-    def experts(self, op: ops.Operation) -> None:
-        """RequestError, as at the beginning (Recipe.check)."""
-        refuse_experts(self.config)
+    def route(self, op: ops.Route) -> None:
+        """The numbers of the chosen experts [T, chosen] and their weights, by ascending number."""
+        logits = self.rows[op.source.name][0]
+        order = np.argsort(-logits, axis=1, kind="stable")[:, : op.chosen]
+        chosen = np.sort(order, axis=1)
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        taken = np.take_along_axis(p, chosen, 1)
+        total = (taken if op.renormalize else p).sum(axis=1, keepdims=True)
+        self.rows[op.target.name] = chosen.astype(np.float32), taken / total
+
+    def experts(self, op: ops.ExpertMatmul) -> None:
+        """Rows by the matrices of their experts: [T, chosen*N] of each part, or a sum [T, N]."""
+        chosen, weights = self.rows[op.chosen_from.name]
+        x, each = self.read(op.source), len(op.tensors) // op.experts
+        found: list[F32] = []
+        for expert in np.unique(chosen).astype(int):
+            rows, slots = np.nonzero(chosen == expert)
+            for part, name in enumerate(op.tensors[expert * each : (expert + 1) * each]):
+                if op.combine:
+                    own = x.reshape(*chosen.shape, op.k)[rows, slots]
+                    y = self.operations.linear(own, name, x[rows]) * weights[rows, slots, None]
+                else:
+                    y = self.operations.linear(x[rows], name)
+                if part == len(found):
+                    shape = (len(x),) if op.combine else chosen.shape
+                    found.append(np.zeros((*shape, y.shape[1]), np.float32))
+                if op.combine:
+                    found[part][rows] += y
+                else:
+                    found[part][rows, slots] = y
+        self.rows[op.target.name] = tuple(part.reshape(len(x), -1) for part in found)
+
+    def add_gated(self, op: ops.AddGated) -> None:
+        gate = self.rows[op.gate.name][1]
+        share = np.float32(1) / (np.float32(1) + np.exp(-gate))
+        self.keep(op.target, self.read(op.target) + share * self.read(op.source))
 
     def nothing(self, op: ops.Operation) -> None:
         """Rows are unchanged."""
@@ -250,8 +283,9 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.ScaleLogits: _Pass.scale_logits,
     ops.CapLogits: _Pass.cap_logits,
     ops.Argmax: _Pass.nothing,
-    ops.Route: _Pass.experts,
+    ops.Route: _Pass.route,
     ops.ExpertMatmul: _Pass.experts,
+    ops.AddGated: _Pass.add_gated,
 }
 
 

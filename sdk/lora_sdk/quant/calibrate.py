@@ -10,13 +10,13 @@ import numpy as np
 
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
-from lora_sdk.model.quantization import AttentionScales
+from lora_sdk.model.quantization import AttentionScales, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.dense import LIMIT, round_rows, round_to
 from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
 from lora_sdk.quant.modules import Rounded, round_weights, rounded_plainly
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.quant.record import Record
+from lora_sdk.quant.record import Inputs, Record, with_prior
 from lora_sdk.quant.rounding import input_scale
 from lora_sdk.quant.smooth import (
     Loss,
@@ -30,6 +30,8 @@ from lora_sdk.quant.smooth import (
 )
 
 SAMPLE_ROWS = 192  # on which strengths are compared
+EXPERTS = ("router", "expert_down")  # roles of experts' inputs, which are not smoothed
+TOGETHER = 8192  # columns of experts that are rounded at once
 
 
 @dataclass
@@ -66,6 +68,8 @@ class LayerCalibration:
         self._parameters = parameters
         self._record = record
         self._rounded: dict[str, Rounded] = {}
+        self._parts: dict[str, Rounded] = {}
+        self._lost: dict[str, tuple[float, float]] = {}  # squares of errors, of outputs
         self.result = LayerResult()
 
     def run(self, modules: Sequence[FileModule]) -> LayerResult:
@@ -76,7 +80,9 @@ class LayerCalibration:
                 operation = self._operations[index]
                 ops.row(SMOOTHED, operation)(self, index, operation)
         for role in self._roles:
-            self._round(role, modules)
+            experts = role in EXPERTS
+            self._round_experts(role) if experts else self._round(role)
+        self._write(modules)
         self._scale_attention()
         return self.result
 
@@ -101,6 +107,8 @@ class LayerCalibration:
         if norm.target == block.BRANCH:
             return  # of a branch's output: no matmul reads it
         role = self._reader(index, norm.target)
+        if role in EXPERTS:
+            return
         choice = self._choose(role)
         names = self._roles[role]
         fold_norm(self._parameters, norm.name, names, choice.divisor, norm.one_plus)
@@ -111,6 +119,8 @@ class LayerCalibration:
         if not activate.gated and activate.kind != "relu":
             return
         role = self._reader(index, activate.target)
+        if role in EXPERTS:
+            return
         choice = self._choose(role)
         up, (down,) = self._maker(index, activate.source), self._roles[role]
         fold_matrix(self._parameters, up, down, choice.divisor, choice.divisor)
@@ -196,29 +206,79 @@ class LayerCalibration:
             return round_rows(x)
         return round_to(x, scale) * scale
 
-    def _round(self, role: str, modules: Sequence[FileModule]) -> None:
+    def _round(self, role: str) -> None:
         """Round all matrices that read one input together."""
         inputs, names = self._record.inputs[role], self._roles[role]
-        x, w = inputs.rows, self._joined(names)
+        w = self._joined(names)
         found = self._rounded.pop(role, None)  # nothing has changed since a divisor was chosen
+        scale = self._input_scale(names, inputs.rows, np.square(w).sum(axis=1))
+        self._round_joined(names, w, inputs, scale, found)
+
+    def _round_experts(self, role: str) -> None:
+        """Round experts, each by the rows that it reads; the router's row is that of all."""
+        names = [name for name in self._roles[role] if not routes(name)]
+        matrices, own = self._parameters.matrices, self._record.inputs
+        importance = sum(np.square(matrices[name]).sum(axis=1) for name in names)
+        down = role == "expert_down"
+        known = [own[name] for name in names if name in own] if down else [own[role]]
+        x = np.concatenate([inputs.rows for inputs in known])
+        scale = self._input_scale(names, x, importance)
+        for some in ([name] for name in names) if down else self._some(names):
+            inputs = with_prior(known, own.get(some[0])) if down else own[role]
+            self._round_joined(some, self._joined(some), inputs, scale, None)
+
+    def _some(self, names: Sequence[str]) -> Iterator[list[str]]:
+        """Runs of matrices that are rounded at once."""
+        run: list[str] = []
+        for name in names:
+            run.append(name)
+            if sum(self._parameters.matrices[one].shape[1] for one in run) >= TOGETHER:
+                yield run
+                run = []
+        if run:
+            yield run
+
+    def _input_scale(self, names: Sequence[str], x: F32, importance: F32) -> np.float32 | None:
+        """The static scale of inputs x of the matrices `names`, None without one."""
+        if not self._recipe.static:
+            return None
+        scale = input_scale(x, importance)
+        self.result.inputs |= dict.fromkeys(names, scale)
+        return scale
+
+    def _round_joined(
+        self,
+        names: Sequence[str],
+        w: F32,
+        inputs: Inputs,
+        scale: np.float32 | None,
+        found: Rounded | None,
+    ) -> None:
+        """Round matrices w of `names`, one after the other, unless they are `found`."""
         if found is None:
             found = round_weights(np.ascontiguousarray(w.T), self._recipe, inputs.hessian)
-        scale = None
-        if self._recipe.static:
-            scale = input_scale(x, np.square(w).sum(axis=1))
-            self.result.inputs |= dict.fromkeys(names, scale)
-        rounded = np.ascontiguousarray(found.weights().T)
+        rounded, x = np.ascontiguousarray(found.weights().T), inputs.rows
         exact = x @ w
         off = self._inputs_rounded(x, scale) @ rounded - exact
-        ends = np.cumsum([self._parameters.matrices[name].shape[1] for name in names])
-        columns = dict(zip(names, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
-        self.result.rounded |= {name: rounded[:, columns[name]] for name in names}
+        first = 0
+        for name in names:
+            stop = first + self._parameters.matrices[name].shape[1]
+            self.result.rounded[name] = rounded[:, first:stop]
+            self._parts[name] = found.take(np.arange(first, stop))
+            lost, whole = (float(np.square(y[:, first:stop]).sum()) for y in (off, exact))
+            self._lost[name] = lost, whole
+            first = stop
+
+    def _write(self, modules: Sequence[FileModule]) -> None:
+        """What the file's modules hold, and what was lost of their outputs."""
         for module in modules:
-            if module.parts[0] in columns:
-                chosen = np.concatenate([columns[part] for part in module.parts])[module.order]
-                self.result.modules[module.name] = found.take(chosen)
-                lost, whole = (float(np.square(y[:, chosen]).mean()) for y in (off, exact))
-                self.result.errors[module.name] = float(np.sqrt(lost / max(whole, 1e-30)))
+            if routes(module.parts[0]):
+                continue
+            parts = [self._parts[part] for part in module.parts]
+            self.result.modules[module.name] = Rounded.join(parts).take(module.order)
+            lost, whole = (sum(both) for both in zip(*(self._lost[p] for p in module.parts),
+                                                     strict=True))  # fmt: skip
+            self.result.errors[module.name] = float(np.sqrt(lost / max(whole, 1e-30)))
 
     def _scale_attention(self) -> None:
         """One scale each for q, k and v. Errors of q are weighted by the magnitude of k."""
@@ -243,7 +303,7 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax,
-         ops.Route, ops.ExpertMatmul),
+         ops.Route, ops.ExpertMatmul, ops.AddGated),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

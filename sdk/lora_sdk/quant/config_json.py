@@ -8,6 +8,7 @@ from typing import Any
 
 from lora_sdk.model.compressed_tensors import METHOD
 from lora_sdk.model.config import family_of
+from lora_sdk.model.quantization import routes
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import INT8, WeightFormat
@@ -33,6 +34,7 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     kind = "Conv1D" if _query(config).layout == "io" else "Linear"
     groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights, recipe)}
     ignore = [] if config.embed_dim == config.hidden else _projections(config)
+    ignore += _routers(config)
     if recipe.head == "w8":
         groups["group_1"] = _group(
             [f"re:{re.escape(head_module(config))}$"], _weights(INT8.bits, "channel"), INT8, recipe
@@ -98,4 +100,10 @@ def _query(config: ModelConfig) -> Source:
 def _projections(config: ModelConfig) -> list[str]:
     sources = family_of(config).sources(config)
     names = (full_name(config, sources[name]) for name in ("project_in", "project_out"))
+    return [name.removesuffix(".weight") for name in names]
+
+
+def _routers(config: ModelConfig) -> list[str]:
+    sources = family_of(config).sources(config)
+    names = (full_name(config, source) for name, source in sources.items() if routes(name))
     return [name.removesuffix(".weight") for name in names]

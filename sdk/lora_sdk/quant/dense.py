@@ -11,6 +11,7 @@ from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat
 from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 
 LIMIT = np.float32(127)
+WIDE = ("lm_head", ".router", ".shared_gate")  # whose outputs stay FP32
 
 
 def dequantized(checkpoint: Checkpoint, name: str) -> F32:
@@ -37,9 +38,16 @@ def round_to(x: F32, scale: np.float32 | F32) -> F32:
     return steps
 
 
-def round_rows(x: F32) -> F32:
-    """Rows x [rows, K] as read back from INT8 with a scale each."""
-    scales = np.abs(x).max(axis=1, keepdims=True) / LIMIT
+def row_scales(x: F32) -> F32:
+    """The INT8 scale of each of the rows x: [rows, 1]."""
+    scales: F32 = np.abs(x).max(axis=1, keepdims=True) / LIMIT
+    return scales
+
+
+def round_rows(x: F32, whole: F32 | None = None) -> F32:
+    """Rows x [rows, K] as read back from INT8 with a scale each, that of `whole` where they are
+    parts of these."""
+    scales = row_scales(x if whole is None else whole)
     read: F32 = round_to(x, scales) * scales
     return read
 
@@ -68,11 +76,11 @@ class DenseOperations:
         }
         self.checkpoint.forget()
 
-    def linear(self, x: F32, name: str) -> F32:
+    def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
         """x @ W + bias; with integer inputs, x is rounded first."""
         form = _format(self.checkpoint, name)
         if self.rounded and form.dynamic:
-            scales = np.abs(x).max(axis=1, keepdims=True) / LIMIT
+            scales = row_scales(x if whole is None else whole)
             y = (round_to(x, scales) @ self._matrices[name]) * scales
         elif self.rounded and form.integer:
             scale = self.checkpoint.input_scale(name)
@@ -81,7 +89,7 @@ class DenseOperations:
             y = x @ self._matrices[name]
         bias = self.vector(f"{name}.bias")
         y = y if bias is None else y + bias
-        return y if name == "lm_head" else self.store(y)
+        return y if name.endswith(WIDE) else self.store(y)
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Attention with the KV cache format of the configuration."""

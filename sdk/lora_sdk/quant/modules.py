@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,15 @@ class Rounded:
     def take(self, chosen: NDArray[np.intp]) -> Rounded:
         """Some of the outputs, in this order."""
         return replace(self, columns=self.columns.take(chosen))
+
+    @staticmethod
+    def join(parts: Sequence[Rounded]) -> Rounded:
+        """The outputs of several, one after the other."""
+        names = [field.name for field in fields(parts[0].columns)]
+        columns: Any = {
+            name: np.concatenate([getattr(part.columns, name) for part in parts]) for name in names
+        }
+        return replace(parts[0], columns=replace(parts[0].columns, **columns))
 
     def tensors(self, module: str) -> Tensors:
         """The tensors in compressed-tensors' format: int-quantized or pack-quantized."""

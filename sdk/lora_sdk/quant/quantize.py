@@ -14,7 +14,7 @@ from lora_sdk import __version__
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
-from lora_sdk.model.quantization import dequantized_blocks
+from lora_sdk.model.quantization import dequantized_blocks, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
@@ -216,6 +216,10 @@ def _layer_tensors(
     """The file's tensors of a layer: integers, scales of inputs and attention, vectors."""
     found: Tensors = {}
     for module in file_modules(config, lead):
+        if routes(module.parts[0]):
+            tensor = f"{module.name}.weight"
+            found[tensor] = half(tensor, parameters.matrices[module.parts[0]].T)
+            continue
         found |= result.modules[module.name].tensors(module.name)
         scale = result.inputs.get(module.parts[0])
         if scale is not None:

@@ -86,9 +86,7 @@ class Recipe:
         return self.weights.integer
 
     def check(self, config: ModelConfig) -> None:
-        """RequestError names a matrix whose K is not a multiple of the group, or says that the
-        model has experts."""
-        refuse_experts(config)
+        """RequestError names a matrix whose K is not a multiple of the group."""
         if not self.four_bit:
             return
         for name, k in _inputs(config).items():
@@ -98,14 +96,6 @@ class Recipe:
                     f"{name}: K is {k}, not a multiple of the group of {self.group}; "
                     + (f"use --group {fitting}" if fitting else "no group divides every K")
                 )
-
-
-def refuse_experts(config: ModelConfig) -> None:
-    """RequestError if the model has experts."""
-    if config.experts is not None:
-        raise RequestError(
-            f"{config.architecture}: mixtures of experts are not quantized so far; they run in FP16"
-        )
 
 
 def fitting_group(config: ModelConfig, group: int) -> int | None:
@@ -135,4 +125,9 @@ def recommended(scheme: str, config: ModelConfig, group: int | None = None, **gi
 
 
 def _inputs(config: ModelConfig) -> dict[str, int]:
-    return {matmul.tensors[0]: matmul.k for matmul in matmuls(describe(config).layers[0])}
+    """K of what is rounded, by one of its matrices."""
+    found: dict[str, int] = {}
+    for layer in describe(config).layers:
+        kinds = {matmul.short: matmul for matmul in matmuls(layer) if matmul.short != "router"}
+        found |= {one.tensors[0]: one.k for one in kinds.values()}
+    return found

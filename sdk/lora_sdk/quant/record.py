@@ -13,6 +13,7 @@ from lora_sdk.quant.arithmetic import F32, attention, head_bias, run_layer, soft
 from lora_sdk.quant.layer import Parameters, roles
 
 SAMPLE = 1024  # rows kept, over all windows
+PRIOR = 32  # rows of an expert that stand for all experts' of the layer
 
 
 @dataclass
@@ -47,10 +48,23 @@ class Inputs:
         return Inputs(self.moments / np.outer(s, s), self.count, [self.rows / s])
 
 
+def with_prior(all_of: Sequence[Inputs], own: Inputs | None) -> Inputs:
+    """The inputs of one expert's down: its own, None where no row chose it, and PRIOR rows more
+    whose columns are alike, with the mean square of all experts' inputs `all_of`. So one that few
+    rows chose is rounded nearly to nearest, and one that none chose to nearest."""
+    k = len(all_of[0].moments)
+    square = sum(float(np.trace(one.moments)) for one in all_of)
+    square /= k * sum(one.count for one in all_of)
+    moments = np.eye(k, dtype=np.float32) * np.float32(PRIOR * square)
+    if own is None:
+        return Inputs(moments, PRIOR, [np.zeros((0, k), np.float32)])
+    return Inputs(moments + own.moments, PRIOR + own.count, own.kept)
+
+
 @dataclass
 class Record:
-    """Within one layer, over all windows. `inputs`: by role. `q`, `k`, `v`: FP32 [heads, n,
-    head_dim], after RoPE, of the rows that are kept."""
+    """Within one layer, over all windows. `inputs`: by role, those of experts' down by matrix.
+    `q`, `k`, `v`: FP32 [heads, n, head_dim], after RoPE, of the rows that are kept."""
 
     inputs: dict[str, Inputs] = field(default_factory=dict)
     q: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -72,11 +86,12 @@ class RecordingOperations:
         self._inputs: dict[str, Inputs] = {}
         self._attention: list[tuple[F32, F32, F32]] = []
 
-    def linear(self, x: F32, name: str) -> F32:
+    def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
         """x @ W + bias. Records x."""
-        if name in self._roles:
+        role = name if whole is not None else self._roles.get(name)
+        if role is not None:
             shape = (x.shape[1], x.shape[1])
-            found = self._inputs.setdefault(self._roles[name], Inputs(np.zeros(shape, np.float32)))
+            found = self._inputs.setdefault(role, Inputs(np.zeros(shape, np.float32)))
             found.add(x, self._every)
         y: F32 = x @ self._parameters.matrices[name]
         bias = self._parameters.vectors.get(f"{name}.bias")

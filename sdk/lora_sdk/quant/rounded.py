@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lora_sdk.model.kv_formats import KvFormat
-from lora_sdk.model.quantization import AttentionScales
+from lora_sdk.model.quantization import AttentionScales, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 from lora_sdk.quant.dense import by_head, integer_attention, round_rows, round_to
@@ -35,12 +35,14 @@ class RoundedOperations:
         self._kv = kv
         self._scales = scales
 
-    def linear(self, x: F32, name: str) -> F32:
-        """x, rounded, @ W + bias."""
-        if name in self._inputs:
+    def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
+        """x, rounded but for routers, @ W + bias."""
+        if routes(name):
+            pass
+        elif name in self._inputs:
             x = round_to(x, self._inputs[name]) * self._inputs[name]
         elif self._by_row:
-            x = round_rows(x)
+            x = round_rows(x, whole)
         y: F32 = x @ self._parameters.matrices[name]
         bias = self._parameters.vectors.get(f"{name}.bias")
         return y if bias is None else y + bias
