@@ -34,12 +34,26 @@ class BoardLinks:
 
 
 @dataclass(frozen=True)
+class Shell:
+    """An Alveo card's platform, as cards name it and as the vendor's linker does."""
+
+    card: str
+    linker: str
+
+
+@dataclass(frozen=True)
 class Board:
-    """A board: `kind` is the value of its identity register, `clock_hz` its max kernel clock."""
+    """A board: `kind` is the value of its identity register, `pci_id` its user function's device
+    id, `runtime` the scheme of its URIs, `clock_hz` its max kernel clock. `shell`: None for a board
+    whose container is no xclbin."""
 
     name: str
     title: str
     kind: int
+    pci_id: int
+    runtime: str
+    part: str
+    shell: Shell | None
     clock_hz: int
     banks: tuple[Bank, ...]
     links: BoardLinks
@@ -59,6 +73,12 @@ class Board:
 def board_names() -> tuple[str, ...]:
     """Names that `load_board` takes, sorted."""
     return tuple(sorted(path.stem for path in data_folder("boards").glob("*.yaml")))
+
+
+def boards_of(runtime: str) -> list[Board]:
+    """The boards that a runtime serves, by name."""
+    boards = map(load_board, board_names())
+    return [board for board in boards if board.runtime == runtime]
 
 
 @cache
@@ -86,6 +106,10 @@ def load_board(name: str) -> Board:
         name=facts["name"],
         title=facts["title"],
         kind=facts["kind"],
+        pci_id=facts["pci_id"],
+        runtime=facts["runtime"],
+        part=facts["part"],
+        shell=Shell(**facts["shell"]) if "shell" in facts else None,
         clock_hz=facts["clock_hz"],
         banks=tuple(banks),
         links=BoardLinks(**facts["links"]),

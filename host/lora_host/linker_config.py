@@ -4,20 +4,17 @@ ports and their banks, streams to the link cores, clock. The linker chooses the 
 
 from __future__ import annotations
 
-from .alveo_container import Description, describe, instance_name
+from .alveo_container import Description, describe, instance_name, shell_of
 from .control_alone import CONTROL_KERNEL, LINK_KERNELS
 from .kernel_metadata import GLOBAL
 from .overlay import Overlay
 
-# What the linker calls the shell that cards name alveo_container.PLATFORM.
-DEVELOPMENT_PLATFORM = "xilinx_u280_gen3x16_xdma_1_202211_1"
-
 
 def linker_config(
-    overlay: Overlay, parts: Description | None = None, platform: str = DEVELOPMENT_PLATFORM
+    overlay: Overlay, parts: Description | None = None, platform: str = ""
 ) -> str:
-    """Text of the .cfg file; of `parts` alone where a kernel has not all. OverlayError if the board
-    does not use xclbin."""
+    """Text of the .cfg file; of `parts` alone where a kernel has not all. `platform`: of the
+    linker, in place of the board's. OverlayError if the board does not use xclbin."""
     parts = parts or describe(overlay)
     control = parts.kernels[0]
     names = {a.id: a.name for a in control.arguments if a.qualifier == GLOBAL}
@@ -25,7 +22,7 @@ def linker_config(
     mhz = overlay.clock_hz // 1_000_000
     lines = [
         f"# {overlay.title}: generated from its manifest by 'lora overlay build'",
-        f"platform={platform}",
+        f"platform={platform or shell_of(overlay).linker}",
         f"kernel_frequency={mhz}",
         "",
         "[connectivity]",

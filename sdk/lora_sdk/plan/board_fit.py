@@ -108,7 +108,9 @@ class BoardFit:
         )
 
     def spill_pages(self) -> int:
-        """KV pages that fit in the spill banks after all that lies there."""
+        """KV pages that fit in the spill banks after all that lies there; 0 without such banks."""
+        if not self.banks.spill:
+            return 0
         lines = min(map(self.banks.usable, self.banks.spill)) // abi.LINE_BYTES
         return self._kv(0, 0, 0).pages_in(lines - self._spill_line, len(self.banks.spill))
 
@@ -172,12 +174,27 @@ class BoardFit:
 
     def place_spilled(self) -> None:
         """Places matrices that did not fit in the weight banks, each in the emptiest spill bank."""
+        if self._spilled and not self.banks.spill:
+            raise self._no_spill(self._spilled[0])
         for spec in self._spilled:
             shelf = max(self._shelves, key=lambda shelf: shelf.free)
             try:
                 self.matrices[spec.name] = shelf.matrix(spec)
             except PlacementError as error:
                 raise PlacementError(f"{error}, and the weight banks are full") from None
+
+    def _no_spill(self, spec: MatrixSpec) -> PlacementError:
+        """The error of a matrix that the weight banks have no room for, where no others take it."""
+        banks, line = self.banks, abi.LINE_BYTES
+        free = (banks.weight_lines - self._stripes.end_line) * line * banks.weight_count
+        last = banks.weight_first + banks.weight_count - 1
+        return PlacementError(
+            f"{spec.name} does not fit on board {banks.rank}, banks "
+            f"{banks.board.bank_name(banks.weight_first)}..{banks.board.bank_name(last)}: "
+            f"requested {mib(spec.bytes)}, free {mib(free)} with the KV cache in it, capacity "
+            f"{mib(banks.weight_lines * line * banks.weight_count)}; overlay {banks.overlay.name} "
+            "has no spill banks"
+        )
 
     def arenas(self, kv: KvLayout) -> dict[int, int]:
         """Bytes to reserve in each bank, from offset 0 on."""
