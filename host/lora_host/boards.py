@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from .data import data_folder
 from .errors import RequestError
@@ -34,11 +35,23 @@ class BoardLinks:
 
 
 @dataclass(frozen=True)
+class CagePins:
+    """Pins of a shell for link cores: reference clock and lanes, with {port}, and a free-running
+    clock."""
+
+    clock: str
+    lanes: str
+    free_clock: str
+
+
+@dataclass(frozen=True)
 class Shell:
-    """An Alveo card's platform, as cards name it and as the vendor's linker does."""
+    """An Alveo card's platform, as cards name it and as the vendor's linker does. `cages`: None
+    where its pins are not known."""
 
     card: str
     linker: str
+    cages: CagePins | None
 
 
 @dataclass(frozen=True)
@@ -109,8 +122,13 @@ def load_board(name: str) -> Board:
         pci_id=facts["pci_id"],
         runtime=facts["runtime"],
         part=facts["part"],
-        shell=Shell(**facts["shell"]) if "shell" in facts else None,
+        shell=_shell(facts["shell"]) if "shell" in facts else None,
         clock_hz=facts["clock_hz"],
         banks=tuple(banks),
         links=BoardLinks(**facts["links"]),
     )
+
+
+def _shell(facts: dict[str, Any]) -> Shell:
+    cages = facts.get("cages")
+    return Shell(facts["card"], facts["linker"], CagePins(**cages) if cages else None)

@@ -32,13 +32,18 @@ def linker_config(
             for row in parts.connections
         ),
     ]
+    cages = shell_of(overlay).cages
     there = {kernel.name for kernel in parts.kernels}
     for port, kernel in enumerate(LINK_KERNELS):
         if kernel not in there:
             continue
         core = instance_name(kernel)
         lines += [f"sc={unit}.tx{port}:{core}.tx_axis", f"sc={core}.rx_axis:{unit}.rx{port}"]
-        lines += [f"connect=io_clk_qsfp{port}_refclkb_00:{core}/gt_refclk_{port}"]
-        lines += [f"connect={core}/gt_port:io_gt_qsfp{port}_00"]
-        lines += [f"connect={core}/init_clk:ii_level0_wire/ulp_m_aclk_freerun_ref_00"]
+        if cages is None:
+            pins = f"gt_refclk_{port}, gt_port and init_clk of {core}"
+            lines += [f"# {pins}: add connect= lines with this shell's pins, not known here"]
+            continue
+        lines += [f"connect={cages.clock.format(port=port)}:{core}/gt_refclk_{port}"]
+        lines += [f"connect={core}/gt_port:{cages.lanes.format(port=port)}"]
+        lines += [f"connect={core}/init_clk:{cages.free_clock}"]
     return "\n".join(lines) + "\n"
