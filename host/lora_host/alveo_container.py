@@ -155,9 +155,7 @@ def emulation_container(overlay: Overlay) -> bytes:
             "note": EMULATION_MARK.decode(),
         }
     }
-    xml = write_kernels(
-        overlay.board.name, platform, overlay.clock_hz // 1_000_000, parts.kernels
-    )
+    xml = write_kernels(overlay.board.name, platform, overlay.clock_hz // 1_000_000, parts.kernels)
     sections = [
         (axlf.BITSTREAM, EMULATION_MARK + b"\n"),
         (axlf.MEM_TOPOLOGY, pack_memories(parts.memories)),
@@ -237,9 +235,7 @@ def _link_kernel(name: str, base: int) -> Kernel:
     return Kernel(name, "ap_ctrl_none", streams, ((instance_name(name), base),))
 
 
-def _build_metadata(
-    board: Board, platform: str, kernels: Sequence[Kernel]
-) -> dict[str, object]:
+def _build_metadata(board: Board, platform: str, kernels: Sequence[Kernel]) -> dict[str, object]:
     """What the vendor's xclbinutil shows of a container. It writes below `packaged_by` and
     `generated_by`, so both are objects; it reads values as text."""
     rom = {"vbnvName": platform}

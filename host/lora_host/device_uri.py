@@ -150,9 +150,10 @@ def is_bdf(text: str) -> bool:
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """(scheme, board kind) of a board's URI, a kind of "" where it may be one of several: emu:KIND, sim:KIND, xrt:BDF, xrt:INDEX, slash:BDF, or
+    """(scheme, board kind) of a board's URI: emu:KIND, sim:KIND, xrt:BDF, xrt:INDEX, slash:BDF, or
     one of these behind a daemon (tcp:HOST:PORT/..., unix:SOCKET/...), where emu:KIND/N names the
-    Nth emulated board. RequestError, with the nearest known URI, if it is invalid."""
+    Nth emulated board. A kind of "": one of those that `uri_boards` names. RequestError, with the
+    nearest known URI, if it is invalid."""
     remote = split_remote(uri)
     if remote is None:
         return _check_local(uri)

@@ -88,9 +88,7 @@ def _kernel(node: ElementTree.Element) -> Kernel:
     )
 
 
-def write_kernels(
-    board: str, platform: str, clock_mhz: int, kernels: Sequence[Kernel]
-) -> bytes:
+def write_kernels(board: str, platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> bytes:
     """The section for these kernels on `board`, in XRT's format."""
     project = ElementTree.Element("project", name="lora")
     shell = ElementTree.SubElement(

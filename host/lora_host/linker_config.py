@@ -10,9 +10,7 @@ from .kernel_metadata import GLOBAL
 from .overlay import Overlay
 
 
-def linker_config(
-    overlay: Overlay, parts: Description | None = None, platform: str = ""
-) -> str:
+def linker_config(overlay: Overlay, parts: Description | None = None, platform: str = "") -> str:
     """Text of the .cfg file; of `parts` alone where a kernel has not all. `platform`: of the
     linker, in place of the board's. OverlayError if the board does not use xclbin."""
     parts = parts or describe(overlay)

@@ -48,10 +48,10 @@ class LinkParameters:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A checked manifest. Banks are bank indices; no `spill_banks` where all is in HBM. `block_base`: register bases of lora_ctrl, link 0
-    and link 1. `merge`: weight blocks per request (the prefetch ratio M), COLUMN: a column tile
-    each, whole in a bank. `weights` and `kv`: supported formats of matrices and of the KV
-    cache."""
+    """A checked manifest. Banks are bank indices; no `spill_banks` where all is in HBM.
+    `block_base`: register bases of lora_ctrl, link 0 and link 1. `merge`: weight blocks per request
+    (the prefetch ratio M), COLUMN: a column tile each, whole in a bank. `weights` and `kv`:
+    supported formats of matrices and of the KV cache."""
 
     name: str
     title: str

@@ -101,8 +101,8 @@ def select(
         kinds = possible_kinds(entry.uri)
         if overlay.board.name not in kinds:
             raise OverlayError(
-                f"board {board} ({entry.uri}): a {' or '.join(kinds)} found, overlay {overlay.name} is for a "
-                f"{overlay.board.name}; take another board or overlay"
+                f"board {board} ({entry.uri}): a {' or '.join(kinds)} found, overlay "
+                f"{overlay.name} is for a {overlay.board.name}; take another board or overlay"
             )
     if len({is_model(entry.uri) for entry in chosen.boards}) > 1:
         raise RequestError("emulated and real boards were named; use one kind in a cluster")

@@ -135,9 +135,7 @@ def overlay_here(name: str) -> str | Path:
 def _plan(options: argparse.Namespace) -> Plan:
     if options.board not in board_names():
         known = ", ".join(board_names())
-        raise BuildError(
-            f"BOARD={options.board or '(none)'}: one of {known} expected", usage=True
-        )
+        raise BuildError(f"BOARD={options.board or '(none)'}: one of {known} expected", usage=True)
     runtime = load_board(options.board).runtime
     expected = TARGETS.get(options.target, runtime)
     if expected != runtime:

@@ -9,7 +9,7 @@ from tools.vendor_build.errors import BuildError
 from tools.vendor_build.firmware import rom
 from tools.vendor_build.kernel_xml import kernel_xml
 from tools.vendor_build.kernels import RTL
-from tools.vendor_build.plan import Plan, required_xclbin, required_vrtbin
+from tools.vendor_build.plan import Plan, required_vrtbin, required_xclbin
 from tools.vendor_build.tcl import word
 from tools.vendor_build.tcl_plan import clock_xdc, plan_tcl
 from tools.vendor_build.top import top
@@ -18,8 +18,8 @@ SCRIPTS = RTL / "vendor" / "tcl"
 
 
 def write_files(plan: Plan, folder: Path, platform: str = "") -> list[Path]:
-    """Writes them into `folder`; `platform`: of v++ in place of the board's. BuildError where it has a name that make and the linkers do not
-    take."""
+    """Writes them into `folder`; `platform`: of v++ in place of the board's. BuildError where the
+    folder has a name that make and the linkers do not take."""
     if any(one.isspace() for one in str(folder)):
         raise BuildError(
             f"build folder {str(folder)!r}: a space found; the linkers take none: set "

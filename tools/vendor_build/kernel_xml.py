@@ -1,4 +1,4 @@
-"""kernel.xml of a kernel for the linker of Alveo cards, from the description that its container has too."""
+"""kernel.xml of a kernel for v++, from the description that its container has too."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tools.vendor_build import aurora_flow
 from tools.vendor_build.component import check_component
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.files import SCRIPTS
-from tools.vendor_build.plan import Plan, required_xclbin, required_vrtbin
+from tools.vendor_build.plan import Plan, required_vrtbin, required_xclbin
 
 FROM = {
     "vivado": "source settings64.sh of Vivado (2022.1 or later)",
@@ -33,7 +33,7 @@ FROM = {
 
 @dataclass(frozen=True)
 class Build:
-    """A plan and where it is built; `aurora`: the checkout of AuroraFlow, for links of Alveo cards."""
+    """A plan and where it is built; `aurora`: the checkout of AuroraFlow, for links."""
 
     plan: Plan
     folder: Path

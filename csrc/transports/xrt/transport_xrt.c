@@ -125,8 +125,8 @@ static void xrt_close(void *handle) {
     forget(board);
 }
 
-/* Which board it is, the first overlay says: until then a kind of 0 and no banks. That the container
- * has all of the board's banks is checked when it is loaded. */
+/* The first overlay says which board it is: until then a kind of 0 and no banks. That the
+ * container has all of the board's banks is checked when it is loaded. */
 static int xrt_info(void *handle, struct lora_board_info *info, struct lora_failure *failure) {
     const struct xrt_handle *board = handle;
     (void)failure;

@@ -14,8 +14,8 @@
 #define XRT_BANKS 34 /* at most, of any board */
 #define XRT_NAME 64
 
-/* A board that the runtime serves, as boards/NAME.yaml has it: first its banks of HBM, then those of
- * DDR. */
+/* A board that the runtime serves, as boards/NAME.yaml has it: its banks of HBM first, then those
+ * of DDR. */
 struct xrt_facts {
     uint32_t kind; /* enum lora_board_kind */
     const char *name;
