@@ -203,7 +203,7 @@ def test_a_board_without_an_overlay_has_no_manifest(
         patch.setattr(Exploration, "evolve", None)  # it is refused before
         assert run_command(lora, "lora", [*words, "--manifest", str(path)]) == 2
     err = capsys.readouterr().err
-    assert "board 'vhk158': no overlay" in err and "expected u280 or v80" in err
+    assert "board 'vhk158': no overlay" in err and "expected u280 or u55c or v80" in err
     assert not path.exists()
     monkeypatch.setattr(Exploration, "evolve", found)
     assert run_command(lora, "lora", [*words, "--json"]) == 0
