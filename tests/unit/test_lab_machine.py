@@ -171,8 +171,7 @@ def test_the_doctor_names_what_each_board_lacks_and_the_cure(folder: Path) -> No
     assert "libxrt1" in cures["XRT"] and "libxrt1" in cures["runtime library"]
     assert cures["device nodes"] == "sudo modprobe xocl"
     assert (
-        "shell_a" in found["same shell on all u280 boards"].found
-        and cures["same shell on all u280 boards"]
+        "shell_a" in found["same shell on every u280"].found and cures["same shell on every u280"]
     )
     assert cures["locks"].startswith("mkdir -p")
     (folder / ".dockerenv").touch()
@@ -184,10 +183,10 @@ def test_each_kind_of_board_has_a_shell_of_its_own(folder: Path) -> None:
     board(folder, "0000:5e:00.1", "0x505d", shell=platform("u55c"))
     found = look(folder)
     for name in ("u280", "u55c"):
-        assert found[f"same shell on all {name} boards"].state == OK
+        assert found[f"same shell on every {name}"].state == OK
         assert found[f"shell of the {name} overlays"].state == OK
     board(folder, "0000:5f:00.1", "0x505d", shell=platform("u280"))
-    assert look(folder)["same shell on all u55c boards"].state == MISSING
+    assert look(folder)["same shell on every u55c"].state == MISSING
 
 
 def test_what_is_there_is_not_missed(folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_shell_whose_cages_are_not_known_gets_no_links(tmp_path: Path) -> None
     assert "connect=" not in config.replace("connect= lines", "") and "not known here" in config
     assert "xcu55c-fsvh2892-2L-e" in (tmp_path / "plan.tcl").read_text()
     assert (plan.parameters["BOARD_KIND"], plan.parameters["CONTROL_PORT"]) == (0x55C, 31)
-    with pytest.raises(BuildError, match="link cores of the u55c: .* KERNEL=control builds"):
+    with pytest.raises(BuildError, match=r"link cores of the u55c: .* KERNEL=control builds"):
         steps.check_possible(steps.Build(plan, tmp_path), "xclbin")
     steps.check_possible(steps.Build(planned("lora_f_u280", "card"), tmp_path), "xclbin")
 

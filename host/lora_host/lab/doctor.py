@@ -232,7 +232,7 @@ def _shells_of(kind: str, boards: list[BoardView]) -> list[Finding]:
     facts = load_board(kind).shell
     platform = "" if facts is None else facts.card
     cure = "sudo xbmgmt program --base --device BDF"
-    thing = f"same shell on all {kind} boards"
+    thing = f"same shell on every {kind}"
     if len(set(shells.values())) > 1:
         found = ", ".join(f"{uri} {shell}" for uri, shell in shells.items())
         return [Finding(MISSING, thing, found, cure)]
