@@ -9,7 +9,8 @@ from pathlib import Path
 from uuid import uuid5
 
 from lora_host import axlf
-from lora_host.alveo_container import _NAMESPACE, PLATFORM, bare_bitstream
+from lora_host.alveo_container import _NAMESPACE, bare_bitstream
+from lora_host.boards import load_board
 from lora_host.kernel_metadata import GLOBAL, SCALAR, STREAM, Argument, Kernel, write_kernels
 from lora_host.xclbin import (
     Clock,
@@ -25,6 +26,9 @@ from lora_host.xclbin import (
 
 VADD_BASE = 0x1800000
 CORE_BASE = 0x1A10000
+_SHELL = load_board("u280").shell
+assert _SHELL is not None
+PLATFORM = _SHELL.card
 
 
 def memories(unused: Sequence[int] = ()) -> tuple[Memory, ...]:
@@ -85,7 +89,7 @@ def foreign_xclbin(path: Path, *, banks: Sequence[int] = (), ports: Sequence[int
         (axlf.CONNECTIVITY, pack_connections(rows)),
         (axlf.CLOCK_FREQ_TOPOLOGY, pack_clocks([Clock(300, axlf.CLOCK_DATA, "DATA_CLK")])),
         (axlf.BUILD_METADATA, json.dumps(metadata).encode()),
-        (axlf.EMBEDDED_METADATA, write_kernels(PLATFORM, 300, kernels)),
+        (axlf.EMBEDDED_METADATA, write_kernels("u280", PLATFORM, 300, kernels)),
     ]
     identity = uuid5(_NAMESPACE, repr((banks, ports)))
     path.write_bytes(write_xclbin(identity, axlf.MODE_SW_EMU, PLATFORM, sections))

@@ -58,6 +58,7 @@ static int take_program(struct request *request, struct lora_failure *failure) {
                                    .clock_hz = asked.clock_hz};
     memcpy(program.block_base, asked.block_base, sizeof program.block_base);
     int status = session->transport->program(session->handle, &program, failure);
+    if (!status) status = session->transport->info(session->handle, &session->info, failure);
     session->programmed = !status;
     boardd_container_drop(session);
     return status == LORA_ERR_TRANSPORT ? boardd_blame(status, failure) : status;

@@ -67,6 +67,14 @@ static int check_identity(struct lora_cluster *cluster, uint32_t board,
     return LORA_OK;
 }
 
+static int check_control_bank(const struct lora_cluster *cluster, uint32_t board,
+                              uint32_t control_bank, struct lora_failure *failure) {
+    uint32_t banks = cluster->boards[board].info.bank_count;
+    if (control_bank < banks) return LORA_OK;
+    return differ(cluster, board, LORA_ERR_OVERLAY, "overlay's control bank", control_bank,
+                  banks - 1, failure);
+}
+
 static int check_program(const struct lora_cluster *cluster, uint32_t board,
                          const struct lora_program *program, uint32_t control_bank,
                          struct lora_failure *failure) {
@@ -77,12 +85,13 @@ static int check_program(const struct lora_cluster *cluster, uint32_t board,
     if (program->abi != LORA_ABI_NUMBER)
         return differ(cluster, board, LORA_ERR_OVERLAY, "overlay's ABI", program->abi,
                       LORA_ABI_NUMBER, failure);
-    if (program->board_kind != it->info.board_kind)
+    if (it->info.board_kind && program->board_kind != it->info.board_kind)
         return differ(cluster, board, LORA_ERR_OVERLAY, "overlay's board kind", program->board_kind,
                       it->info.board_kind, failure);
-    if (control_bank >= it->info.bank_count)
-        return differ(cluster, board, LORA_ERR_OVERLAY, "overlay's control bank", control_bank,
-                      it->info.bank_count - 1, failure);
+    if (it->info.board_kind) {
+        int status = check_control_bank(cluster, board, control_bank, failure);
+        if (status) return status;
+    }
     if (it->arena_count)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "board %u: %u arenas are reserved; load the overlay before reserving",
@@ -90,16 +99,19 @@ static int check_program(const struct lora_cluster *cluster, uint32_t board,
     return LORA_OK;
 }
 
-/* Real boards tell their serial only through the overlay's register. */
-static int learn_serial(struct lora_cluster *cluster, uint32_t board,
-                        struct lora_failure *failure) {
+/* Real boards tell their serial only through the overlay's register; what board it is, XRT does not
+ * tell at all: kind and banks are then the overlay's, which check_identity compares. */
+static int learn_board(struct lora_cluster *cluster, uint32_t board, uint32_t control_bank,
+                       struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     struct lora_board_info info = {.size = sizeof info};
     if (it->info.serial) return LORA_OK;
     int status = it->transport->info(it->handle, &info, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);
-    it->info.serial = info.serial;
-    return lora_check_serials(cluster, failure);
+    memcpy(info.address, it->info.address, sizeof info.address); /* as it was named */
+    it->info = info;
+    status = lora_check_serials(cluster, failure);
+    return status ? status : check_control_bank(cluster, board, control_bank, failure);
 }
 
 int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
@@ -115,7 +127,7 @@ int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
     struct lora_board *it = &cluster->boards[board];
     status = it->transport->program(it->handle, program, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);
-    status = learn_serial(cluster, board, failure);
+    status = learn_board(cluster, board, control_bank, failure);
     if (!status) status = check_identity(cluster, board, &header, failure);
     if (status) return status;
     it->programmed = 1;

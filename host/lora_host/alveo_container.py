@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from . import abi, axlf
+from .boards import Board, Shell, board_names, load_board
 from .control_alone import CONTROL_KERNEL, LINK_KERNELS
 from .errors import OverlayError
 from .kernel_metadata import (
@@ -34,9 +35,6 @@ from .xclbin import (
     write_xclbin,
 )
 
-PLATFORM = "xilinx_u280_gen3x16_xdma_base_1"
-PART = "xcu280-fsvh2892-2L-e"
-_SHELL = {"vendor": "xilinx", "board_id": "u280", "name": "gen3x16_xdma_base"}
 EMULATION_MARK = b"emulation: holds no bitstream"
 _NAMESPACE = UUID("6f1d5c0e-9a3b-4d0c-8a51-0d7c1b1c280f")
 _MEMORY_KINDS = {"hbm": axlf.MEM_HBM, "ddr": axlf.MEM_DDR4}
@@ -77,13 +75,21 @@ def instance_name(kernel: str) -> str:
     return f"{kernel}_1" if kernel == CONTROL_KERNEL else kernel
 
 
-def describe(overlay: Overlay) -> Description:
-    """The container of a manifest. OverlayError if the board does not use xclbin."""
-    if overlay.board.name != "u280":
+def shell_of(overlay: Overlay) -> Shell:
+    """The shell of the overlay's board. OverlayError if the board does not use xclbin."""
+    shell = overlay.board.shell
+    if shell is None:
+        expected = " or ".join(b.name for b in map(load_board, board_names()) if b.shell)
         raise OverlayError(
-            f"overlay {overlay.name}: board {overlay.board.name} found, u280 expected: "
+            f"overlay {overlay.name}: board {overlay.board.name} found, {expected} expected: "
             "its container is not an xclbin"
         )
+    return shell
+
+
+def describe(overlay: Overlay) -> Description:
+    """The container of a manifest. OverlayError if the board does not use xclbin."""
+    shell_of(overlay)
     memories = _memories(overlay)
     control = _control_kernel(overlay)
     links = tuple(
@@ -140,6 +146,7 @@ def emulation_container(overlay: Overlay) -> bytes:
     """An xclbin for the runtimes' emulations. Its BITSTREAM section is marked as emulation and its
     mode is software emulation, so no card loads it."""
     parts = describe(overlay)
+    platform = shell_of(overlay).card
     facts = {
         "lora": {
             "overlay": overlay.name,
@@ -148,19 +155,19 @@ def emulation_container(overlay: Overlay) -> bytes:
             "note": EMULATION_MARK.decode(),
         }
     }
-    xml = write_kernels(PLATFORM, overlay.clock_hz // 1_000_000, parts.kernels)
+    xml = write_kernels(overlay.board.name, platform, overlay.clock_hz // 1_000_000, parts.kernels)
     sections = [
         (axlf.BITSTREAM, EMULATION_MARK + b"\n"),
         (axlf.MEM_TOPOLOGY, pack_memories(parts.memories)),
         (axlf.IP_LAYOUT, pack_ips(parts.ips)),
         (axlf.CONNECTIVITY, pack_connections(parts.connections)),
         (axlf.CLOCK_FREQ_TOPOLOGY, pack_clocks(parts.clocks)),
-        (axlf.BUILD_METADATA, _json(_build_metadata(parts.kernels))),
+        (axlf.BUILD_METADATA, _json(_build_metadata(overlay.board, platform, parts.kernels))),
         (axlf.EMBEDDED_METADATA, xml),
         (axlf.USER_METADATA, _json(facts)),
     ]
     identity = uuid5(_NAMESPACE, repr([(kind, content) for kind, content in sections]))
-    return write_xclbin(identity, axlf.MODE_SW_EMU, PLATFORM, sections)
+    return write_xclbin(identity, axlf.MODE_SW_EMU, platform, sections)
 
 
 def bare_bitstream(links: Mapping[int, int]) -> bytes:
@@ -228,22 +235,32 @@ def _link_kernel(name: str, base: int) -> Kernel:
     return Kernel(name, "ap_ctrl_none", streams, ((instance_name(name), base),))
 
 
-def _build_metadata(kernels: Sequence[Kernel]) -> dict[str, object]:
+def _build_metadata(board: Board, platform: str, kernels: Sequence[Kernel]) -> dict[str, object]:
     """What the vendor's xclbinutil shows of a container. It writes below `packaged_by` and
     `generated_by`, so both are objects; it reads values as text."""
-    rom = {"vbnvName": PLATFORM}
+    rom = {"vbnvName": platform}
+    vendor, board_id, name, version = _shell_words(platform)
     maker = {"name": "lora overlay build", "version": "1", "time_stamp": "none"}
     dsa = {
-        **_SHELL,
-        "version_major": "1",
+        "vendor": vendor,
+        "board_id": board_id,
+        "name": name,
+        "version_major": version,
         "version_minor": "0",
         "generated_by": maker,
-        "board": {"part": PART, "vendor": "xilinx.com", "name": "u280"},
+        "board": {"part": board.part, "vendor": "xilinx.com", "name": board.name},
         "feature_roms": [{"featureRom": rom, **rom}],
     }
     region = {"name": "OCL_REGION_0", "kernels": [_kernel_facts(kernel) for kernel in kernels]}
     xclbin = {"generated_by": maker, "packaged_by": maker, "user_regions": [region]}
     return {"build_metadata": {"schema_version": "1.0", "dsa": dsa, "xclbin": xclbin}}
+
+
+def _shell_words(platform: str) -> tuple[str, str, str, str]:
+    """Vendor, board, name and version of xilinx_u280_gen3x16_xdma_base_1, as the schema has it."""
+    vendor, board, rest = platform.split("_", 2)
+    name, _, version = rest.rpartition("_")
+    return vendor, board, name, version
 
 
 def _kernel_facts(kernel: Kernel) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from .data import data_folder
 from .errors import RequestError
@@ -34,12 +35,38 @@ class BoardLinks:
 
 
 @dataclass(frozen=True)
+class CagePins:
+    """Pins of a shell for link cores: reference clock and lanes, with {port}, and a free-running
+    clock."""
+
+    clock: str
+    lanes: str
+    free_clock: str
+
+
+@dataclass(frozen=True)
+class Shell:
+    """An Alveo card's platform, as cards name it and as the vendor's linker does. `cages`: None
+    where its pins are not known."""
+
+    card: str
+    linker: str
+    cages: CagePins | None
+
+
+@dataclass(frozen=True)
 class Board:
-    """A board: `kind` is the value of its identity register, `clock_hz` its max kernel clock."""
+    """A board: `kind` is the value of its identity register, `pci_id` its user function's device
+    id, `runtime` the scheme of its URIs, `clock_hz` its max kernel clock. `shell`: None for a board
+    whose container is no xclbin."""
 
     name: str
     title: str
     kind: int
+    pci_id: int
+    runtime: str
+    part: str
+    shell: Shell | None
     clock_hz: int
     banks: tuple[Bank, ...]
     links: BoardLinks
@@ -59,6 +86,12 @@ class Board:
 def board_names() -> tuple[str, ...]:
     """Names that `load_board` takes, sorted."""
     return tuple(sorted(path.stem for path in data_folder("boards").glob("*.yaml")))
+
+
+def boards_of(runtime: str) -> list[Board]:
+    """The boards that a runtime serves, by name."""
+    boards = map(load_board, board_names())
+    return [board for board in boards if board.runtime == runtime]
 
 
 @cache
@@ -86,7 +119,16 @@ def load_board(name: str) -> Board:
         name=facts["name"],
         title=facts["title"],
         kind=facts["kind"],
+        pci_id=facts["pci_id"],
+        runtime=facts["runtime"],
+        part=facts["part"],
+        shell=_shell(facts["shell"]) if "shell" in facts else None,
         clock_hz=facts["clock_hz"],
         banks=tuple(banks),
         links=BoardLinks(**facts["links"]),
     )
+
+
+def _shell(facts: dict[str, Any]) -> Shell:
+    cages = facts.get("cages")
+    return Shell(facts["card"], facts["linker"], CagePins(**cages) if cages else None)

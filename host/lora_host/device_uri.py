@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .boards import board_names
+from .boards import board_names, boards_of
 from .errors import RequestError
 from .naming import did_you_mean
 
 EMULATED_SCHEME = "emu"
 SIMULATED_SCHEME = "sim"  # emulated boards that are simulated cards
-REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
+REAL_SCHEMES = ("xrt", "slash")  # `runtime` of a board's file
 REMOTE_SCHEMES = ("tcp", "unix")
 _BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE | re.ASCII)
 _HOST = r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9._-]+)"
@@ -134,6 +134,16 @@ def board_uris(scheme: str) -> list[str]:
     return [f"{scheme}:{name}" for name in board_names()]
 
 
+def uri_boards(uri: str) -> tuple[str, ...]:
+    """Names of the boards that a checked URI may stand for: several of an XRT board's, which the
+    overlay chooses from."""
+    remote = split_remote(uri)
+    scheme, _, rest = (uri if remote is None else remote.board).partition(":")
+    if scheme in REAL_SCHEMES:
+        return tuple(board.name for board in boards_of(scheme))
+    return (rest.partition("/")[0],)
+
+
 def is_bdf(text: str) -> bool:
     """Whether a text is a PCI address, with or without its domain and function."""
     return _BDF.fullmatch(text) is not None
@@ -142,7 +152,8 @@ def is_bdf(text: str) -> bool:
 def check_uri(uri: str) -> tuple[str, str]:
     """(scheme, board kind) of a board's URI: emu:KIND, sim:KIND, xrt:BDF, xrt:INDEX, slash:BDF, or
     one of these behind a daemon (tcp:HOST:PORT/..., unix:SOCKET/...), where emu:KIND/N names the
-    Nth emulated board. RequestError, with the nearest known URI, if it is invalid."""
+    Nth emulated board. A kind of "": one of those that `uri_boards` names. RequestError, with the
+    nearest known URI, if it is invalid."""
     remote = split_remote(uri)
     if remote is None:
         return _check_local(uri)
@@ -160,7 +171,8 @@ def check_uri(uri: str) -> tuple[str, str]:
 def _check_local(uri: str) -> tuple[str, str]:
     scheme, _, rest = uri.partition(":")
     if scheme in REAL_SCHEMES and (is_bdf(rest) or (scheme == "xrt" and _is_index(rest))):
-        return scheme, REAL_SCHEMES[scheme]
+        kinds = uri_boards(uri)
+        return scheme, kinds[0] if len(kinds) == 1 else ""
     known = [*board_uris(EMULATED_SCHEME), *board_uris(SIMULATED_SCHEME)]
     if uri in known:
         return scheme, rest

@@ -88,11 +88,11 @@ def _kernel(node: ElementTree.Element) -> Kernel:
     )
 
 
-def write_kernels(platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> bytes:
-    """The section for these kernels, in XRT's format."""
+def write_kernels(board: str, platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> bytes:
+    """The section for these kernels on `board`, in XRT's format."""
     project = ElementTree.Element("project", name="lora")
     shell = ElementTree.SubElement(
-        project, "platform", vendor="xilinx", boardid="u280", name=platform
+        project, "platform", vendor="xilinx", boardid=board, name=platform
     )
     device = ElementTree.SubElement(shell, "device", name="fpga0")
     core = ElementTree.SubElement(

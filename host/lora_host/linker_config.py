@@ -4,20 +4,15 @@ ports and their banks, streams to the link cores, clock. The linker chooses the 
 
 from __future__ import annotations
 
-from .alveo_container import Description, describe, instance_name
+from .alveo_container import Description, describe, instance_name, shell_of
 from .control_alone import CONTROL_KERNEL, LINK_KERNELS
 from .kernel_metadata import GLOBAL
 from .overlay import Overlay
 
-# What the linker calls the shell that cards name alveo_container.PLATFORM.
-DEVELOPMENT_PLATFORM = "xilinx_u280_gen3x16_xdma_1_202211_1"
 
-
-def linker_config(
-    overlay: Overlay, parts: Description | None = None, platform: str = DEVELOPMENT_PLATFORM
-) -> str:
-    """Text of the .cfg file; of `parts` alone where a kernel has not all. OverlayError if the board
-    does not use xclbin."""
+def linker_config(overlay: Overlay, parts: Description | None = None, platform: str = "") -> str:
+    """Text of the .cfg file; of `parts` alone where a kernel has not all. `platform`: of the
+    linker, in place of the board's. OverlayError if the board does not use xclbin."""
     parts = parts or describe(overlay)
     control = parts.kernels[0]
     names = {a.id: a.name for a in control.arguments if a.qualifier == GLOBAL}
@@ -25,7 +20,7 @@ def linker_config(
     mhz = overlay.clock_hz // 1_000_000
     lines = [
         f"# {overlay.title}: generated from its manifest by 'lora overlay build'",
-        f"platform={platform}",
+        f"platform={platform or shell_of(overlay).linker}",
         f"kernel_frequency={mhz}",
         "",
         "[connectivity]",
@@ -35,13 +30,18 @@ def linker_config(
             for row in parts.connections
         ),
     ]
+    cages = shell_of(overlay).cages
     there = {kernel.name for kernel in parts.kernels}
     for port, kernel in enumerate(LINK_KERNELS):
         if kernel not in there:
             continue
         core = instance_name(kernel)
         lines += [f"sc={unit}.tx{port}:{core}.tx_axis", f"sc={core}.rx_axis:{unit}.rx{port}"]
-        lines += [f"connect=io_clk_qsfp{port}_refclkb_00:{core}/gt_refclk_{port}"]
-        lines += [f"connect={core}/gt_port:io_gt_qsfp{port}_00"]
-        lines += [f"connect={core}/init_clk:ii_level0_wire/ulp_m_aclk_freerun_ref_00"]
+        if cages is None:
+            pins = f"gt_refclk_{port}, gt_port and init_clk of {core}"
+            lines += [f"# {pins}: add connect= lines with this shell's pins, not known here"]
+            continue
+        lines += [f"connect={cages.clock.format(port=port)}:{core}/gt_refclk_{port}"]
+        lines += [f"connect={core}/gt_port:{cages.lanes.format(port=port)}"]
+        lines += [f"connect={core}/init_clk:{cages.free_clock}"]
     return "\n".join(lines) + "\n"

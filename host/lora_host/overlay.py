@@ -48,10 +48,10 @@ class LinkParameters:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A checked manifest. Banks are bank indices. `block_base`: register bases of lora_ctrl, link 0
-    and link 1. `merge`: weight blocks per request (the prefetch ratio M), COLUMN: a column tile
-    each, whole in a bank. `weights` and `kv`: supported formats of matrices and of the KV
-    cache."""
+    """A checked manifest. Banks are bank indices; no `spill_banks` where all is in HBM.
+    `block_base`: register bases of lora_ctrl, link 0 and link 1. `merge`: weight blocks per request
+    (the prefetch ratio M), COLUMN: a column tile each, whole in a bank. `weights` and `kv`:
+    supported formats of matrices and of the KV cache."""
 
     name: str
     title: str
@@ -184,6 +184,8 @@ def _manifest_path(name: str | Path) -> Path:
 
 def _from_facts(facts: dict[str, Any], board: Board, manifest: Path) -> Overlay:
     def run(name: str) -> range:
+        if name not in facts["banks"]:
+            return range(0)
         first, count = facts["banks"][name]["first"], facts["banks"][name]["count"]
         return range(first, first + count)
 

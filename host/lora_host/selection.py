@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .card import possible_kinds
 from .cluster_file import (
     BoardEntry,
     Cable,
@@ -14,7 +15,7 @@ from .cluster_file import (
     load_cluster,
     ring,
 )
-from .device_uri import check_uri, is_emulated, is_model, is_simulated
+from .device_uri import is_emulated, is_model, is_simulated
 from .errors import OverlayError, RequestError
 from .naming import counted
 from .overlay import Overlay
@@ -30,12 +31,12 @@ class Selection:
 
 
 def board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    """Kind of the first named board, "u280" if none is named. RequestError for an invalid URI or
-    cluster file."""
+    """Kind of the first named board, the first of several that it may be; "u280" if none is named.
+    RequestError for an invalid URI or cluster file."""
     uris = list(devices)
     if cluster_file is not None:
         uris = [entry.uri for entry in load_cluster(cluster_file).boards]
-    return check_uri(uris[0])[1] if uris else "u280"
+    return possible_kinds(uris[0])[0] if uris else "u280"
 
 
 def check_spares(
@@ -51,12 +52,12 @@ def check_spares(
     emulated = is_emulated(uris[0]) if uris else True
     simulated = bool(uris) and is_simulated(uris[0])
     for uri in spares:
-        found = check_uri(uri)[1]
+        found = possible_kinds(uri)
         same = is_emulated(uri) == emulated and is_simulated(uri) == simulated
-        if found != kind or not same:
+        if kind not in found or not same:
             expected = "a simulated" if simulated else "an emulated" if emulated else "a real"
             raise RequestError(
-                f"spare {uri}: a {found}; expected {expected} {kind} like the others"
+                f"spare {uri}: a {' or '.join(found)}; expected {expected} {kind} like the others"
             )
         if not emulated and uri in devices:
             raise RequestError(f"spare {uri} is one of the devices; name a board beside them")
@@ -97,11 +98,11 @@ def select(
     else:
         chosen = _emulated(1 if boards is None else boards, overlay)
     for board, entry in enumerate(chosen.boards):
-        _, kind = check_uri(entry.uri)
-        if kind != overlay.board.name:
+        kinds = possible_kinds(entry.uri)
+        if overlay.board.name not in kinds:
             raise OverlayError(
-                f"board {board} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
-                f"{overlay.board.name}; take another board or overlay"
+                f"board {board} ({entry.uri}): a {' or '.join(kinds)} found, overlay "
+                f"{overlay.name} is for a {overlay.board.name}; take another board or overlay"
             )
     if len({is_model(entry.uri) for entry in chosen.boards}) > 1:
         raise RequestError("emulated and real boards were named; use one kind in a cluster")

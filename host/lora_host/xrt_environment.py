@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from .alveo_container import PLATFORM
+from .alveo_container import shell_of
 from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
 from .held_folder import SERVED, STARTING, XRT, HeldFolder, remove_stale
@@ -117,8 +117,10 @@ class XrtEnvironment:
                 (libraries / library.name).symlink_to(library)
         (self.folder / "run").mkdir()
         self._write_model()
-        sizes = banks or [_size(bank.capacity) for bank in load_overlay(overlay).board.banks]
-        (self.folder / "emconfig.json").write_text(json.dumps(emulation_config(boards, sizes)))
+        chosen = load_overlay(overlay)
+        sizes = banks or [_size(bank.capacity) for bank in chosen.board.banks]
+        config = emulation_config(boards, sizes, shell_of(chosen).card)
+        (self.folder / "emconfig.json").write_text(json.dumps(config))
 
     def set_cluster(
         self, boards: int, cables: Sequence[Cable] | None = None, speed: int = 1
@@ -181,18 +183,18 @@ def _size(bytes: int) -> str:
     return f"{bytes >> 30}G" if bytes >= 1 << 30 else f"{bytes >> 20}M"
 
 
-def emulation_config(boards: int, sizes: Sequence[str]) -> dict[str, object]:
-    """emconfig.json: `boards` cards with banks of these sizes ("256M")."""
+def emulation_config(boards: int, sizes: Sequence[str], platform: str) -> dict[str, object]:
+    """emconfig.json: `boards` cards with this shell and banks of these sizes ("256M")."""
     device = {
-        "Name": PLATFORM,
+        "Name": platform,
         "DataAlignment": "4096",
         "DdrBanks": [{"Size": size} for size in sizes],
         "OclFreqency": "300",  # sic
         "NumDevices": "1",
     }
     board = {"NumBoards": str(boards), "Devices": [device]}
-    platform = {"UnifiedPlatform": "true", "ExpandedPR": "true", "Boards": [board]}
-    return {"Version": {"FileVersion": "2.0"}, "Platform": platform}
+    unified = {"UnifiedPlatform": "true", "ExpandedPR": "true", "Boards": [board]}
+    return {"Version": {"FileVersion": "2.0"}, "Platform": unified}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

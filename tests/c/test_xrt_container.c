@@ -11,10 +11,12 @@
 static char path[] = "/tmp/lora-container-XXXXXX";
 static struct lora_failure failure;
 
+static const struct xrt_facts *facts;
+
 static int read_bytes(const uint8_t *data, size_t bytes, struct xrt_container *container) {
     FILE *file = fopen(path, "wb");
     assert(file && fwrite(data, 1, bytes, file) == bytes && !fclose(file));
-    return xrt_container_read(path, container, lora_failure_begin(&failure, NULL));
+    return xrt_container_read(path, facts, container, lora_failure_begin(&failure, NULL));
 }
 
 static uint8_t *load(const char *name, size_t *bytes) {
@@ -30,9 +32,9 @@ static uint8_t *load(const char *name, size_t *bytes) {
 static void whole(const uint8_t *data, size_t bytes) {
     struct xrt_container container;
     assert(read_bytes(data, bytes, &container) == LORA_OK);
-    for (uint32_t bank = 0; bank < XRT_BANKS; bank++) {
+    for (uint32_t bank = 0; bank < xrt_bank_count(facts); bank++) {
         assert(container.memory[bank] == (int32_t)bank && container.connected[bank]);
-        assert(container.bytes[bank] == (bank < XRT_HBM_BANKS ? 256ull << 20 : 16ull << 30));
+        assert(container.bytes[bank] == xrt_bank_usable(facts, bank) + 4096);
     }
     assert(!strcmp(container.unit[LORA_BLOCK_CONTROL], "lora_ctrl:lora_ctrl_1"));
     assert(container.unit_base[LORA_BLOCK_LINK1] == 0x820000);
@@ -66,13 +68,22 @@ int main(void) {
     struct xrt_container container;
     int file = mkstemp(path);
     assert(file >= 0 && !close(file));
-    uint8_t *data = load("../../overlays/lora_f_u280/lora_f_u280.xclbin", &bytes);
+    assert(!xrt_facts_of(LORA_BOARD_V80, lora_failure_begin(&failure, NULL)));
+    assert(strstr(failure.message, "board kind 0x80 found"));
+    facts = xrt_facts_of(LORA_BOARD_U55C, &failure);
+    uint8_t *data = load("../../overlays/lora_f_u55c/lora_f_u55c.xclbin", &bytes);
+    whole(data, bytes);
+    facts = xrt_facts_of(LORA_BOARD_U280, &failure); /* whose banks of DDR this one has not */
+    assert(read_bytes(data, bytes, &container) == LORA_ERR_OVERLAY);
+    assert(strstr(failure.message, "bank DDR[0] has 0 MiB, 16384 MiB expected (u280)"));
+    free(data);
+    data = load("../../overlays/lora_f_u280/lora_f_u280.xclbin", &bytes);
     whole(data, bytes);
     cut(data, bytes);
     damaged(data, bytes);
-    assert(xrt_container_read("/nowhere", &container, lora_failure_begin(&failure, NULL)) ==
+    assert(xrt_container_read("/nowhere", facts, &container, lora_failure_begin(&failure, NULL)) ==
            LORA_ERR_OVERLAY);
-    assert(xrt_container_read("/tmp", &container, lora_failure_begin(&failure, NULL)) ==
+    assert(xrt_container_read("/tmp", facts, &container, lora_failure_begin(&failure, NULL)) ==
            LORA_ERR_OVERLAY);
     free(data);
     return unlink(path);

@@ -21,11 +21,11 @@ from lora_host.lock import lock_path
 @pytest.mark.parametrize(
     ("uri", "found"),
     [
-        ("tcp:lab2:7410/xrt:0000:3b:00.1", ("tcp", "u280")),
+        ("tcp:lab2:7410/xrt:0000:3b:00.1", ("tcp", "")),
         ("tcp:lab2.example.org:7410/slash:0000:21:00.0", ("tcp", "v80")),
         ("tcp:[fd00::2]:7410/emu:u280", ("tcp", "u280")),
         ("tcp:10.0.0.7:7410/emu:v80/3", ("tcp", "v80")),
-        ("unix:/run/Lora/boardd.sock/xrt:0", ("unix", "u280")),
+        ("unix:/run/Lora/boardd.sock/xrt:0", ("unix", "")),
         ("unix:/run/lora/boardd.sock/emu:u280/1", ("unix", "u280")),
     ],
 )

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lora_host.boards import load_board
+from lora_host import abi, selection
+from lora_host.boards import board_names, boards_of, load_board
+from lora_host.card import board_of_shell, pci_board, possible_kinds
 from lora_host.cluster_file import (
     BoardEntry,
     Cable,
@@ -35,6 +37,65 @@ def test_board_facts_are_the_data_sheets() -> None:
     assert board.bank_name(33) == "DDR[1]" and board.bank_name(34) == "bank 34"
     v80 = load_board("v80")
     assert sum(bank.capacity for bank in v80.banks) == 64 << 30 and v80.kind == 0x80
+    u55c = load_board("u55c")
+    assert {bank.kind for bank in u55c.banks} == {"hbm"} and len(u55c.banks) == 32
+    assert sum(bank.capacity for bank in u55c.banks) == 16 << 30
+    assert sum(bank.bandwidth for bank in u55c.banks) == 460_000_000_000
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_a_boards_file_says_what_tells_it_from_others(name: str, tmp_path: Path) -> None:
+    """An enumerator of the ABI, a PCI id, and a shell where the runtime has them."""
+    board = load_board(name)
+    assert board.name == name and board.kind == getattr(abi, f"BOARD_{name.upper()}")
+    assert (board.runtime == "xrt") == (board.shell is not None)
+    if board.shell is not None:
+        assert board_of_shell(board.shell.card) == board_of_shell(board.shell.linker) == name
+    card(tmp_path, "0000:3b:00.1", name)
+    assert pci_board(tmp_path / "0000:3b:00.1") == board
+    (tmp_path / "0000:3b:00.1" / "vendor").write_text("0x8086\n")
+    assert pci_board(tmp_path / "0000:3b:00.1") is None
+
+
+def card(bus: Path, bdf: str, name: str) -> None:
+    """A card's user function on a bus of the test's own."""
+    (bus / bdf).mkdir(parents=True)
+    (bus / bdf / "vendor").write_text("0x10ee\n")
+    (bus / bdf / "device").write_text(f"{load_board(name).pci_id:#06x}\n")
+
+
+@pytest.mark.parametrize(
+    ("uri", "cards", "kinds"),
+    [
+        ("emu:u55c", (), ("u55c",)),
+        ("slash:0000:3b:00.0", (), ("v80",)),
+        ("xrt:0", (), ("u280", "u55c")),
+        ("xrt:0", ("u55c",), ("u55c",)),
+        ("xrt:0", ("u55c", "v80"), ("u55c",)),
+        ("xrt:1", ("u55c", "u280"), ("u280", "u55c")),
+        ("xrt:0000:3b:00.1", ("u55c", "u280"), ("u55c",)),
+        ("xrt:3c:00.1", ("u55c", "u280"), ("u280",)),
+        ("tcp:lab2:7410/xrt:0", ("u55c",), ("u280", "u55c")),
+    ],
+)
+def test_xrts_boards_are_told_apart_by_their_cards(
+    uri: str, cards: tuple[str, ...], kinds: tuple[str, ...], tmp_path: Path
+) -> None:
+    for place, name in enumerate(cards):
+        card(tmp_path, f"0000:{0x3B + place:x}:00.1", name)
+    assert possible_kinds(uri, tmp_path) == kinds
+
+
+def test_an_overlay_is_for_one_of_a_runtimes_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    for board in boards_of("xrt"):
+        overlay = load_overlay(f"lora_f_{board.name}")
+        assert select(None, ["xrt:4095"], None, overlay).boards[0].uri == "xrt:4095"
+    with pytest.raises(OverlayError, match="a u280 or u55c found, overlay lora_f_v80 is for a v80"):
+        select(None, ["xrt:0"], None, load_overlay("lora_f_v80"))
+    monkeypatch.setattr(selection, "possible_kinds", lambda uri: ("u55c",))
+    with pytest.raises(OverlayError, match="a u55c found, overlay lora_f_u280 is for a u280"):
+        select(None, ["xrt:0"], None, load_overlay("lora_f_u280"))
+    assert selection.default_overlay(["xrt:0"], None) == "lora_f_u55c"
 
 
 def test_an_unknown_board_is_suggested() -> None:
@@ -67,8 +128,8 @@ def test_rings_have_one_to_64_boards(boards: int) -> None:
         ("emu:u208", "did you mean 'emu:u280'"),
         ("em:u280", "did you mean 'emu:u280'"),
         ("emu:v8", "did you mean 'emu:v80'"),
-        ("", "known: emu:u280, emu:v80"),
-        ("/dev/xdma0", "known: emu:u280, emu:v80"),
+        ("", "known: emu:u280, emu:u55c, emu:v80"),
+        ("/dev/xdma0", "known: emu:u280, emu:u55c, emu:v80"),
     ],
 )
 def test_a_bad_uri_gets_a_hint(uri: str, hint: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lora_host import axlf, rtl, sim
-from lora_host.alveo_container import PLATFORM
+from lora_host.boards import load_board
 from lora_host.device_uri import canonical
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, NOTE, OK, Finding, Machine, examine
@@ -97,6 +97,13 @@ def test_a_lock_file_that_is_a_link_is_refused(folder: Path) -> None:
     assert not (folder / "victim").exists()
 
 
+def platform(name: str) -> str:
+    """What cards call the shell of this board."""
+    shell = load_board(name).shell
+    assert shell is not None
+    return shell.card
+
+
 def board(root: Path, bdf: str, device: str, shell: str = "", driver: str = "") -> None:
     place = root / "sys/bus/pci/devices" / bdf
     place.mkdir(parents=True)
@@ -113,26 +120,30 @@ def board(root: Path, bdf: str, device: str, shell: str = "", driver: str = "") 
 def test_boards_of_the_bus(folder: Path) -> None:
     board(folder, "0000:21:00.2", "0x50b6", driver="slash")
     board(folder, "0000:3b:00.1", "0x500d")
+    board(folder, "0000:5e:00.1", "0x505d")
+    board(folder, "0000:5e:00.0", "0x505c")
     board(folder, "0000:3b:00.0", "0x500c")  # the management function is no board
     found = pci_boards(folder / "sys/bus/pci/devices")
     assert [(b.uri, b.board, b.driver) for b in found] == [
         ("slash:0000:21:00.2", "v80", "slash"),
         ("xrt:0000:3b:00.1", "u280", ""),
+        ("xrt:0000:5e:00.1", "u55c", ""),
     ]
 
 
+@pytest.mark.parametrize("name", ["u280", "u55c"])
 def test_boards_in_software_emulation_are_listed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = emulation_config(2, ["256M"] * 32)
+    config = emulation_config(2, ["256M"] * 32, platform(name))
     (folder / "emconfig.json").write_text(json.dumps(config))
     monkeypatch.setenv("EMCONFIG_PATH", str(folder))
     assert inventory(folder / "none") == []
     monkeypatch.setenv("XCL_EMULATION_MODE", "sw_emu")
     found = inventory(folder / "none")
     assert [(b.uri, b.board, b.driver) for b in found] == [
-        ("xrt:0", "u280", "software emulation"),
-        ("xrt:1", "u280", "software emulation"),
+        ("xrt:0", name, "software emulation"),
+        ("xrt:1", name, "software emulation"),
     ]
     (folder / "emconfig.json").write_text('{"Platform": {"Boards": [1]}}')
     assert inventory(folder / "none") == []
@@ -160,15 +171,26 @@ def test_the_doctor_names_what_each_board_lacks_and_the_cure(folder: Path) -> No
     assert "libxrt1" in cures["XRT"] and "libxrt1" in cures["runtime library"]
     assert cures["device nodes"] == "sudo modprobe xocl"
     assert (
-        "shell_a" in found["same shell on all boards"].found and cures["same shell on all boards"]
+        "shell_a" in found["same shell on every u280"].found and cures["same shell on every u280"]
     )
     assert cures["locks"].startswith("mkdir -p")
     (folder / ".dockerenv").touch()
     assert "--device /dev/dri" in look(folder)["device nodes"].cure
 
 
+def test_each_kind_of_board_has_a_shell_of_its_own(folder: Path) -> None:
+    board(folder, "0000:3b:00.1", "0x500d", shell=platform("u280"))
+    board(folder, "0000:5e:00.1", "0x505d", shell=platform("u55c"))
+    found = look(folder)
+    for name in ("u280", "u55c"):
+        assert found[f"same shell on every {name}"].state == OK
+        assert found[f"shell of the {name} overlays"].state == OK
+    board(folder, "0000:5f:00.1", "0x505d", shell=platform("u280"))
+    assert look(folder)["same shell on every u55c"].state == MISSING
+
+
 def test_what_is_there_is_not_missed(folder: Path) -> None:
-    board(folder, "0000:3b:00.1", "0x500d", shell=PLATFORM)
+    board(folder, "0000:3b:00.1", "0x500d", shell=platform("u280"))
     (folder / "proc").mkdir()
     (folder / "proc/modules").write_text("xocl 1 0 - Live 0x0\n")
     (folder / "dev/dri").mkdir(parents=True)
@@ -245,7 +267,7 @@ def test_what_is_made_in_a_source_tree_says_where_that_is(
 
 def test_one_shell_that_is_not_the_overlays_is_told(folder: Path) -> None:
     board(folder, "0000:3b:00.1", "0x500d", shell="xilinx_u280_xdma_201920_3")
-    found = look(folder)["shell of the overlays"]
+    found = look(folder)["shell of the u280 overlays"]
     assert found.state == MISSING and "xilinx_u280_xdma_201920_3 found" in found.found
 
 

@@ -173,3 +173,32 @@ def test_after_a_loss_pages_follow_the_new_boards() -> None:
     cache.lose(20)
     cache.grow(sequence, 96)
     assert cache.spilled_positions(sequence) == 0
+
+
+U55C = load_overlay("lora_f_u55c")
+
+
+def test_a_board_without_ddr_holds_all_in_hbm() -> None:
+    """LLaMA2-7B in FP16 fits a U55C, tables and control data in a bank of their own."""
+    found = make_plan(LLAMA2_7B, U55C, U55C.board, 1)
+    assert found.context == 4096 and found.first_spilled == found.page_count
+    (one,) = found.boards
+    assert not one.spilled and {table.bank for table in one.tables.values()} == {31}
+    assert [use.bank for use in one.use] == list(range(32))
+    assert "DDR" not in table(report(found)) and "spill" not in table(report(found))
+
+
+@pytest.mark.parametrize(
+    ("config", "context", "message"),
+    [
+        (replace(LLAMA2_7B, positions=65536), 32768, r"a context of 32768 positions: KV cache .*"
+         r"HBM\[0\]..HBM\[30\].*the longest context that fits is \d+; 2 boards would fit"),
+        (replace(LLAMA2_7B, layers=48), None, r"does not fit on board 0, banks HBM\[0\]"
+         r"..HBM\[30\].*overlay lora_f_u55c has no spill banks; 2 boards would fit"),
+        (replace(LLAMA2_7B, layers=2, vocabulary=128256), None,
+         r"embed.token does not fit on board 0, bank HBM\[31\]: .*4 boards would fit"),
+    ],
+)  # fmt: skip
+def test_what_hbm_alone_has_no_room_for_is_refused_by_name(config, context, message: str) -> None:
+    with pytest.raises(PlacementError, match=message):
+        make_plan(config, U55C, U55C.board, 1, context=context)

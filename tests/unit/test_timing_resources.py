@@ -155,7 +155,7 @@ def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "w8a8", "w4a8"])
-@pytest.mark.parametrize("board", ["u280", "v80"])
+@pytest.mark.parametrize("board", ["u280", "u55c", "v80"])
 def test_a_manifest_is_an_overlay_of_its_board(tmp_path: Path, board: str, precision: str) -> None:
     config = replace(shape_config("gpt2-345m"), layers=2)
     values = {**paper_values(precision), "ports": 64}
@@ -166,6 +166,7 @@ def test_a_manifest_is_an_overlay_of_its_board(tmp_path: Path, board: str, preci
     assert overlay.board == shipped.board and overlay.block_base == shipped.block_base
     assert overlay.weight_banks == shipped.weight_banks
     assert overlay.spill_banks == shipped.spill_banks
+    assert overlay.spill_banks or overlay.prefill_copy == "none"  # there is no DDR to copy to
     assert overlay.weights == load_overlay(f"{SHIPPED[precision]}_{board}").weights
     shutil.copy(shipped.image_path, tmp_path)
     assert overlay.image == shipped.image
@@ -203,7 +204,7 @@ def test_a_board_without_an_overlay_has_no_manifest(
         patch.setattr(Exploration, "evolve", None)  # it is refused before
         assert run_command(lora, "lora", [*words, "--manifest", str(path)]) == 2
     err = capsys.readouterr().err
-    assert "board 'vhk158': no overlay" in err and "expected u280 or v80" in err
+    assert "board 'vhk158': no overlay" in err and "expected u280 or u55c or v80" in err
     assert not path.exists()
     monkeypatch.setattr(Exploration, "evolve", found)
     assert run_command(lora, "lora", [*words, "--json"]) == 0

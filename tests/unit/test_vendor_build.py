@@ -32,22 +32,38 @@ def _programs(program: Callable[[str], str]) -> None:
         program(name)
 
 
-def test_an_xclbin_with_a_dummy_bitstream_loads(tmp_path: Path) -> None:
-    done = made(
-        "xclbin", "BOARD=u280", "KERNEL=control", f"BUILD={tmp_path}", record=tmp_path / "record"
-    )
+@pytest.mark.parametrize(
+    ("board", "control"), [("u280", "ddr_0"), ("u55c", "hbm_31")], ids=("u280", "u55c")
+)
+def test_an_xclbin_with_a_dummy_bitstream_loads(board: str, control: str, tmp_path: Path) -> None:
+    overlay = load_overlay(f"lora_f_{board}")
+    done = made("xclbin", f"BOARD={board}", "KERNEL=control", f"BUILD={tmp_path}",
+                record=tmp_path / "record")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("untried with this tool") == 2
-    container = read_xclbin(tmp_path / "lora_f_u280.xclbin")
+    container = read_xclbin(tmp_path / f"{overlay.name}.xclbin")
     assert container.sections[axlf.BITSTREAM] == b"dummy bitstream"
-    left = {one.what for one in differences(container, load_overlay("lora_f_u280"))}
+    left = {one.what for one in differences(container, overlay)}
     expected = {f"kernel aurora_flow_{port}" for port in range(2)}
-    banks = {f"hbm_{bank}" for bank in range(32)} | {"ddr_1"}
-    expected |= {f"argument {bank} of lora_ctrl" for bank in banks}
-    expected |= {f"bank of argument {bank} of lora_ctrl" for bank in banks | {"ddr_0"}}
+    banks = {bank.name.lower().replace("[", "_").rstrip("]") for bank in overlay.board.banks}
+    expected |= {f"argument {bank} of lora_ctrl" for bank in banks - {control}}
+    expected |= {f"bank of argument {bank} of lora_ctrl" for bank in banks}
     assert left == expected  # the control alone: what the manifest has and this kernel has not
     with pytest.raises(OverlayError, match="holds lora_ctrl without link"):
-        check_container(container, load_overlay("lora_f_u280"), "lora_f_u280.xclbin")
+        check_container(container, overlay, "x.xclbin")
+
+
+def test_a_shell_whose_cages_are_not_known_gets_no_links(tmp_path: Path) -> None:
+    """All but the pins is made; the linker is not run for hours to find them missing."""
+    plan = planned("lora_f_u55c", "card")
+    config = (write_files(plan, tmp_path)[0].parent / "link.cfg").read_text()
+    assert "platform=xilinx_u55c_gen3x16_xdma_3_202210_1" in config and "ddr" not in config
+    assert "connect=" not in config.replace("connect= lines", "") and "not known here" in config
+    assert "xcu55c-fsvh2892-2L-e" in (tmp_path / "plan.tcl").read_text()
+    assert (plan.parameters["BOARD_KIND"], plan.parameters["CONTROL_PORT"]) == (0x55C, 31)
+    with pytest.raises(BuildError, match=r"link cores of the u55c: .* KERNEL=control builds"):
+        steps.check_possible(steps.Build(plan, tmp_path), "xclbin")
+    steps.check_possible(steps.Build(planned("lora_f_u280", "card"), tmp_path), "xclbin")
 
 
 def test_a_vrtbin_with_a_dummy_bitstream_loads(tmp_path: Path) -> None:

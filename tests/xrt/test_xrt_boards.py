@@ -250,3 +250,24 @@ def test_an_overlay_folder_of_ones_own(tmp_path: Path) -> None:
         shown = said(place, lora, "inspect", str(folder / "mine.xclbin"), "--overlay", str(folder))
         assert "overlay mine: fits" in shown and "0xa10000" in shown
         assert said(place, OWN, str(folder)) == "[] mine\n"
+
+
+def test_the_same_tokens_on_two_kinds_of_board() -> None:
+    """XRT's boards are told apart by their platform: no option names the overlay."""
+    with XrtEnvironment(2, overlay="lora_f_u55c") as place:
+        through = said(place, TOKENS, repr({"devices": ["xrt:0", "xrt:1"]}))
+        code = """
+cluster = opened("xrt:0", overlay="lora_f_u55c")
+(info,) = cluster.infos
+print(info.name, info.banks == tuple(bank.usable for bank in cluster.overlay.board.banks))
+cluster.reserve(0, 30, 400 << 20)  # more than a bank of the U280 has
+cluster.close()
+try:
+    opened("xrt:0", overlay="lora_f_u280")
+except OverlayError as error:
+    print(error)
+"""
+        facts, refused = said(place, code).splitlines()
+        emulated = said(place, TOKENS, repr({"boards": 2}))
+    assert through == emulated and facts == "u55c True"
+    assert "xrt:0): a u55c found, overlay lora_f_u280 is for a u280" in refused

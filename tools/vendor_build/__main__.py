@@ -19,18 +19,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lora_host.boards import board_names
+from lora_host.boards import board_names, boards_of, load_board
 from lora_host.errors import OverlayError
-from lora_host.linker_config import DEVELOPMENT_PLATFORM
 from lora_host.overlay import load_overlay
 from tools.vendor_build import steps
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.files import write_files
 from tools.vendor_build.kernels import OVERLAYS, ROOT, kernel_row
-from tools.vendor_build.plan import PARTS, Plan, make_plan
+from tools.vendor_build.plan import Plan, make_plan
 
-CONTAINERS = {"xclbin": "u280", "vrtbin": "v80"}
-TARGETS = CONTAINERS | {"region": "v80"}  # of one board
+CONTAINERS = {"xclbin": "xrt", "vrtbin": "slash"}  # runtime of the boards that load it
+TARGETS = CONTAINERS | {"region": "slash"}  # of some boards
 
 
 def main(given: list[str] | None = None) -> int:
@@ -62,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("target", choices=("files", "package", "region", "check", *CONTAINERS))
-    parser.add_argument("--board", required=True, help=" or ".join(PARTS))
+    parser.add_argument("--board", required=True, help=" or ".join(board_names()))
     parser.add_argument(
         "--overlay",
         default="",
@@ -78,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         "build/vendor, BOARD_KERNEL for lora_f_BOARD",
     )
     parser.add_argument(
-        "--aurora", default="", help="checkout of AuroraFlow, for links of the U280"
+        "--aurora", default="", help="checkout of AuroraFlow, for links of Alveo cards"
     )
-    parser.add_argument("--platform", default="", help=f"of v++; default: {DEVELOPMENT_PLATFORM}")
+    parser.add_argument("--platform", default="", help="of v++; default: the board's")
     parser.add_argument("--jobs", type=int, default=4, help="of the linker; default: 4")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -96,7 +95,7 @@ def _build(options: argparse.Namespace) -> dict[str, Any]:
         steps.check_tools(build, options.target)
     files = []
     if options.target != "check":
-        files = write_files(plan, folder, options.platform or DEVELOPMENT_PLATFORM)
+        files = write_files(plan, folder, options.platform)
     print(f"manifest: {plan.overlay.path}", file=sys.stderr)
     if options.target == "check":
         return _made(plan, [steps.check(build)])
@@ -134,16 +133,16 @@ def overlay_here(name: str) -> str | Path:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    if options.board not in PARTS:
-        known = [name for name in board_names() if name in PARTS]
+    if options.board not in board_names():
+        known = ", ".join(board_names())
+        raise BuildError(f"BOARD={options.board or '(none)'}: one of {known} expected", usage=True)
+    runtime = load_board(options.board).runtime
+    expected = TARGETS.get(options.target, runtime)
+    if expected != runtime:
+        other = next(name for name, served in CONTAINERS.items() if served == runtime)
+        takes = " or ".join(board.name for board in boards_of(expected))
         raise BuildError(
-            f"BOARD={options.board or '(none)'}: one of {', '.join(known)} expected", usage=True
-        )
-    expected = TARGETS.get(options.target, options.board)
-    if expected != options.board:
-        other = next(name for name, board in CONTAINERS.items() if board == options.board)
-        raise BuildError(
-            f"BOARD={options.board}: {options.target} is for {expected}; make {other} "
+            f"BOARD={options.board}: {options.target} is for {takes}; make {other} "
             f"BOARD={options.board}",
             usage=True,
         )

@@ -14,7 +14,7 @@ V80_HBM_BASE, V80_DDR_BASE = 0x40_0000_0000, 0x600_0000_0000
 
 def bank_ranges(overlay: Overlay) -> list[tuple[int, int]]:
     """(address, bytes) of each bank of a board."""
-    if overlay.board.name == "u280":
+    if overlay.board.shell is not None:
         return [(one.base, one.bytes) for one in alveo_container.describe(overlay).memories]
     found, base = [], {"hbm": V80_HBM_BASE, "ddr": V80_DDR_BASE}
     for bank in overlay.board.banks:

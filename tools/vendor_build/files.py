@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lora_host.linker_config import DEVELOPMENT_PLATFORM, linker_config
+from lora_host.linker_config import linker_config
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.firmware import rom
 from tools.vendor_build.kernel_xml import kernel_xml
 from tools.vendor_build.kernels import RTL
-from tools.vendor_build.plan import Plan, required_u280, required_v80
+from tools.vendor_build.plan import Plan, required_vrtbin, required_xclbin
 from tools.vendor_build.tcl import word
 from tools.vendor_build.tcl_plan import clock_xdc, plan_tcl
 from tools.vendor_build.top import top
@@ -17,9 +17,9 @@ from tools.vendor_build.top import top
 SCRIPTS = RTL / "vendor" / "tcl"
 
 
-def write_files(plan: Plan, folder: Path, platform: str = DEVELOPMENT_PLATFORM) -> list[Path]:
-    """Writes them into `folder`. BuildError where it has a name that make and the linkers do not
-    take."""
+def write_files(plan: Plan, folder: Path, platform: str = "") -> list[Path]:
+    """Writes them into `folder`; `platform`: of v++ in place of the board's. BuildError where the
+    folder has a name that make and the linkers do not take."""
     if any(one.isspace() for one in str(folder)):
         raise BuildError(
             f"build folder {str(folder)!r}: a space found; the linkers take none: set "
@@ -34,7 +34,7 @@ def write_files(plan: Plan, folder: Path, platform: str = DEVELOPMENT_PLATFORM) 
         "hook.tcl": hook(folder),
         "link.cfg": link_config(plan, folder, platform),
     }
-    if plan.overlay.board.name == "u280":
+    if plan.overlay.board.shell is not None:
         texts["kernel.xml"] = kernel_xml(plan).decode()
     else:
         texts["region.tcl"] = region(folder)
@@ -59,12 +59,12 @@ def region(folder: Path) -> str:
 
 
 def link_config(plan: Plan, folder: Path, platform: str) -> str:
-    """The linker's .cfg: of v++ for the U280, of slashkit for the V80."""
-    if plan.overlay.board.name == "u280":
-        config = linker_config(plan.overlay, required_u280(plan), platform)
+    """The linker's .cfg: of v++ for Alveo cards with an xclbin, of slashkit for the V80."""
+    if plan.overlay.board.shell is not None:
+        config = linker_config(plan.overlay, required_xclbin(plan), platform)
         prop = f"prop=run.impl_1.STEPS.OPT_DESIGN.TCL.PRE={folder / 'hook.tcl'}"
         return f"{config}\n[vivado]\n{prop}\n"
-    kernels = required_v80(plan)
+    kernels = required_vrtbin(plan)
     lines = [
         f"# {plan.overlay.title}: made from its manifest",
         "[connectivity]",

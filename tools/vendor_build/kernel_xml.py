@@ -1,11 +1,11 @@
-"""kernel.xml of a kernel for the U280's linker, from the description that its container has too."""
+"""kernel.xml of a kernel for v++, from the description that its container has too."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
 from lora_host.kernel_metadata import STREAM, Argument
-from tools.vendor_build.plan import CONTROL, INTERRUPT, Plan, required_u280
+from tools.vendor_build.plan import CONTROL, INTERRUPT, Plan, required_xclbin
 
 VENDOR, LIBRARY, VERSION = "lora-fpga", "kernel", "1.0"
 ALL_ADDRESSES = "0xFFFFFFFFFFFFFFFF"
@@ -18,7 +18,7 @@ def vlnv(plan: Plan) -> str:
 
 def kernel_xml(plan: Plan) -> bytes:
     """The file."""
-    described = required_u280(plan).kernels[0]
+    described = required_xclbin(plan).kernels[0]
     root = ET.Element("root", versionMajor="1", versionMinor="6")
     kernel = ET.SubElement(
         root, "kernel", name=plan.name, language="ip_c", vlnv=vlnv(plan), attributes="",

@@ -16,8 +16,6 @@ from tools.vendor_build.signals import Interface
 
 CONTROL = "s_axi_control"
 CLOCK, RESET, INTERRUPT = "ap_clk", "ap_rst_n", "interrupt"
-# Parts by board: the shell's for the U280 is that of its container.
-PARTS = {"u280": alveo_container.PART, "v80": "xcv80-lsva4737-2MHP-e-S"}
 LINK_BYTES = 32  # of axi/link_streams.sv
 REGISTERS_END = abi.REG_ARENAS + abi.MAX_ARENAS * abi.dtype("arena_record").itemsize
 
@@ -70,24 +68,24 @@ def make_plan(overlay: Overlay, row: KernelRow, rtl: Path = RTL) -> Plan:
     files = sources(row, rtl)
     code = words(overlay)
     banks = _banks(overlay, row)
-    u280 = overlay.board.name == "u280"
+    alveo = overlay.board.shell is not None
     ports = _memory_ports(overlay, banks, row.id_bits)
-    span = REGISTER_BYTES if u280 else vrtbin.KERNEL_RANGE
+    span = REGISTER_BYTES if alveo else vrtbin.KERNEL_RANGE
     _check_links(overlay, row)
     facts: dict[str, int | str] = {
         "BOARD_KIND": overlay.board.kind,
         "ONCHIP_BYTES": overlay.onchip_bytes,
         "CYCLES_PER_MS": overlay.clock_hz // 1000,
         "FIRMWARE_WORDS": len(code),
-        "DSP48": int(u280),
-        "DSP58": int(not u280),
+        "DSP48": int(alveo),
+        "DSP58": int(not alveo),
         **address_map(overlay, banks),
     }
     return Plan(
         overlay=overlay,
         row=row,
         name=alveo_container.CONTROL_KERNEL,
-        part=PARTS[overlay.board.name],
+        part=overlay.board.part,
         sources=tuple(files),
         bank_indices=banks,
         interfaces=(
@@ -106,13 +104,13 @@ def make_plan(overlay: Overlay, row: KernelRow, rtl: Path = RTL) -> Plan:
     )
 
 
-def required_u280(plan: Plan) -> alveo_container.Description:
+def required_xclbin(plan: Plan) -> alveo_container.Description:
     """The container that this kernel leads to."""
     parts = alveo_container.describe(plan.overlay)
     return alveo_container.without(parts, plan.bank_indices, plan.row.links)
 
 
-def required_v80(plan: Plan) -> tuple[vrtbin.VrtKernel, ...]:
+def required_vrtbin(plan: Plan) -> tuple[vrtbin.VrtKernel, ...]:
     """The kernels of its archive."""
     control, *links = vrtbin.expected_kernels(plan.overlay)
     targets = {vrtbin.bank_target(plan.overlay, bank) for bank in plan.bank_indices}
@@ -126,14 +124,14 @@ def required_v80(plan: Plan) -> tuple[vrtbin.VrtKernel, ...]:
 def _banks(overlay: Overlay, row: KernelRow) -> tuple[int, ...]:
     if not row.all_banks:
         return (overlay.control_bank,)
-    if overlay.board.name == "u280":
+    if overlay.board.shell is not None:
         return tuple(range(len(overlay.board.banks)))
     return tuple(sorted({overlay.control_bank, *overlay.weight_banks, *overlay.spill_banks}))
 
 
 def _memory_ports(overlay: Overlay, banks: tuple[int, ...], id_bits: int) -> list[Interface]:
     """The names that containers already have for them, in lower case."""
-    if overlay.board.name == "u280":
+    if overlay.board.shell is not None:
         control = alveo_container.describe(overlay).kernels[0]
         named = [a.port.lower() for a in control.arguments if a.qualifier == GLOBAL]
         return [
@@ -168,7 +166,7 @@ def _registers(overlay: Overlay, banks: tuple[int, ...], ports: list[Interface])
         Register("IP_IER", abi.REG_IER, 32, "read-write"),
         Register("IP_ISR", abi.REG_ISR, 32, "read-write"),
     ]
-    if overlay.board.name != "u280":
+    if overlay.board.shell is None:
         first, *rest = vrtbin.expected_kernels(overlay)[0].registers
         scalars = [Register(name, offset, 32, "read-write") for name, offset in rest]
         fixed = [Register(one.name.lower(), one.offset, one.bits, one.access) for one in fixed]

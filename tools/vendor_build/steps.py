@@ -19,7 +19,7 @@ from tools.vendor_build import aurora_flow
 from tools.vendor_build.component import check_component
 from tools.vendor_build.errors import BuildError
 from tools.vendor_build.files import SCRIPTS
-from tools.vendor_build.plan import Plan, required_u280, required_v80
+from tools.vendor_build.plan import Plan, required_vrtbin, required_xclbin
 
 FROM = {
     "vivado": "source settings64.sh of Vivado (2022.1 or later)",
@@ -33,7 +33,7 @@ FROM = {
 
 @dataclass(frozen=True)
 class Build:
-    """A plan and where it is built; `aurora`: the checkout of AuroraFlow, for links of the U280."""
+    """A plan and where it is built; `aurora`: the checkout of AuroraFlow, for links."""
 
     plan: Plan
     folder: Path
@@ -59,6 +59,13 @@ def check_possible(build: Build, target: str) -> None:
         raise BuildError(
             "link cores of the V80: slashkit's region for kernels has no transceiver ports "
             "(docs/vendor_build.md); KERNEL=control builds without links, `region` makes the cores"
+        )
+    board = build.plan.overlay.board
+    if build.links and target == "xclbin" and (board.shell is None or board.shell.cages is None):
+        raise BuildError(
+            f"link cores of the {board.name}: AuroraFlow is for the U280's cages, and "
+            f"boards/{board.name}.yaml knows no pins of this shell's (docs/vendor_build.md); "
+            "KERNEL=control builds without links"
         )
 
 
@@ -107,7 +114,7 @@ def region_parts(build: Build) -> Path:
 
 
 def link_xclbin(build: Build) -> Path:
-    """Links for the U280; the container is compared with the manifest."""
+    """Links an xclbin; the container is compared with the manifest."""
     objects = [
         build.folder / f"{build.plan.name}.xo",
         *(_aurora_objects(build) if build.links else ()),
@@ -124,7 +131,7 @@ def link_xclbin(build: Build) -> Path:
 
 
 def link_vrtbin(build: Build) -> Path:
-    """Links for the V80; the archive is compared with the manifest."""
+    """Links a vrtbin; the archive is compared with the manifest."""
     out = build.folder / f"{build.plan.overlay.name}.vrtbin"
     out.unlink(missing_ok=True)
     _run("linking", build.folder, [
@@ -140,9 +147,9 @@ def link_vrtbin(build: Build) -> Path:
 def check(build: Build) -> Path:
     """Compares what was linked with the manifest, as after linking: for one that was changed since,
     as register bases that the linker chose."""
-    u280 = build.plan.overlay.board.name == "u280"
-    path = build.folder / f"{build.plan.overlay.name}.{'xclbin' if u280 else 'vrtbin'}"
-    (check_xclbin if u280 else check_vrtbin)(build.plan, path)
+    alveo = build.plan.overlay.board.shell is not None
+    path = build.folder / f"{build.plan.overlay.name}.{'xclbin' if alveo else 'vrtbin'}"
+    (check_xclbin if alveo else check_vrtbin)(build.plan, path)
     return path
 
 
@@ -154,7 +161,7 @@ def check_xclbin(plan: Plan, path: Path) -> None:
         raise BuildError(f"{cause}; did the linker write it?") from cause
     found = [
         str(one)
-        for one in container_check.differences(container, plan.overlay, required_u280(plan))
+        for one in container_check.differences(container, plan.overlay, required_xclbin(plan))
     ]
     if container_check.is_emulation(container) or axlf.BITSTREAM not in container.sections:
         found.append("no bitstream in it")
@@ -167,7 +174,7 @@ def check_vrtbin(plan: Plan, path: Path) -> None:
         archive = vrtbin.read_vrtbin(path)
     except OverlayError as cause:
         raise BuildError(f"{cause}; did the linker write it?") from cause
-    found = vrtbin.differences(archive, plan.overlay, required_v80(plan))
+    found = vrtbin.differences(archive, plan.overlay, required_vrtbin(plan))
     if archive.emulation or archive.platform != "Hardware":
         found.append(f"platform {archive.platform} found, Hardware with a bitstream expected")
     _refuse(str(path), found)

@@ -50,7 +50,7 @@ def plan_tcl(plan: Plan, folder: Path, generated: list[Path]) -> str:
         "register_bytes": plan.register_bytes,
         "crossings": words(pairs(row) for row in crossing_rows(plan)),
         "floorplan": pairs(plan.row.floorplan.get(plan.overlay.board.name, {})),
-        "xo": folder / f"{plan.name}.xo" if plan.overlay.board.name == "u280" else "",
+        "xo": folder / f"{plan.name}.xo" if plan.overlay.board.shell is not None else "",
         "kernel_xml": folder / "kernel.xml",
     }  # fmt: skip
     return "# Made from a manifest by tools/vendor_build.\n" + assigned("plan", facts)

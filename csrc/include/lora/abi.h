@@ -126,7 +126,7 @@ enum lora_control_register {
 #define LORA_AP_IDLE 0x4
 #define LORA_AP_READY 0x8
 
-enum lora_board_kind { LORA_BOARD_U280 = 0x280, LORA_BOARD_V80 = 0x80 };
+enum lora_board_kind { LORA_BOARD_U280 = 0x280, LORA_BOARD_V80 = 0x80, LORA_BOARD_U55C = 0x55c };
 
 enum lora_operation {
     LORA_OP_IDENTIFY = 1,  /* writes a completion record, nothing else */

@@ -125,18 +125,20 @@ static void xrt_close(void *handle) {
     forget(board);
 }
 
-/* The banks are the board's; that the container has them all is checked when it is loaded. */
+/* The first overlay says which board it is: until then a kind of 0 and no banks. That the
+ * container has all of the board's banks is checked when it is loaded. */
 static int xrt_info(void *handle, struct lora_board_info *info, struct lora_failure *failure) {
     const struct xrt_handle *board = handle;
     (void)failure;
-    *info = (struct lora_board_info){.size = sizeof *info,
-                                     .board_kind = LORA_BOARD_U280,
-                                     .serial = board->serial,
-                                     .bank_count = XRT_BANKS,
-                                     .name = "u280"};
-    for (uint32_t bank = 0; bank < XRT_BANKS; bank++)
-        info->bank_bytes[bank] = xrt_bank_usable(bank);
+    *info = (struct lora_board_info){.size = sizeof *info, .serial = board->serial};
     memcpy(info->address, board->address, sizeof info->address);
+    const struct xrt_facts *facts = board->facts;
+    if (!facts) return LORA_OK;
+    info->board_kind = facts->kind;
+    info->bank_count = xrt_bank_count(facts);
+    snprintf(info->name, sizeof info->name, "%s", facts->name);
+    for (uint32_t bank = 0; bank < info->bank_count; bank++)
+        info->bank_bytes[bank] = xrt_bank_usable(facts, bank);
     return LORA_OK;
 }
 

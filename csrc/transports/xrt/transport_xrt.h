@@ -11,10 +11,17 @@
 #include "doorbell.h"
 #include "internal.h"
 
-#define XRT_HBM_BANKS 32
-#define XRT_DDR_BANKS 2
-#define XRT_BANKS (XRT_HBM_BANKS + XRT_DDR_BANKS)
+#define XRT_BANKS 34 /* at most, of any board */
 #define XRT_NAME 64
+
+/* A board that the runtime serves, as boards/NAME.yaml has it: its banks of HBM first, then those
+ * of DDR. */
+struct xrt_facts {
+    uint32_t kind; /* enum lora_board_kind */
+    const char *name;
+    uint32_t hbm_banks, ddr_banks;
+    uint64_t hbm_bytes, ddr_bytes; /* of one */
+};
 
 /* The runtime's C interface, by name in libxrt_coreutil.so.2. The xcl entries lie in the driver's
  * own library, which the runtime loads when the first device is opened. */
@@ -75,6 +82,7 @@ struct xrt_handle {
     void *device, *kernel, *shim;
     int link_index[LORA_PORTS]; /* -1: no context is open */
     uint32_t serial;
+    const struct xrt_facts *facts; /* of the last overlay's board, NULL before the first */
     struct xrt_container container;
     pthread_mutex_t sync; /* one transfer of a board at a time */
     atomic_uint stuck;    /* the call that has not returned in time: limit in ms << 8 | 1 + what */
@@ -108,11 +116,13 @@ void xrt_signals_put_back(const struct xrt_signals *signals);
 int xrt_check_stuck(struct xrt_handle *board, struct lora_failure *failure);
 
 /* transport_xrt_container.c */
-int xrt_container_read(const char *path, struct xrt_container *container,
-                       struct lora_failure *failure);
+const struct xrt_facts *xrt_facts_of(uint32_t kind, struct lora_failure *failure);
+int xrt_container_read(const char *path, const struct xrt_facts *facts,
+                       struct xrt_container *container, struct lora_failure *failure);
 int xrt_container_uuid(const char *path, unsigned char uuid[16], struct lora_failure *failure);
-void xrt_bank_name(uint32_t bank, char name[16]);
-uint64_t xrt_bank_usable(uint32_t bank);
+uint32_t xrt_bank_count(const struct xrt_facts *facts);
+void xrt_bank_name(const struct xrt_facts *facts, uint32_t bank, char name[16]);
+uint64_t xrt_bank_usable(const struct xrt_facts *facts, uint32_t bank);
 
 /* transport_xrt_memory.c */
 int xrt_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,

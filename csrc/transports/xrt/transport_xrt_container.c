@@ -53,14 +53,32 @@ static uint64_t wide(const uint8_t *at) {
     return value;
 }
 
-void xrt_bank_name(uint32_t bank, char name[16]) {
-    if (bank < XRT_HBM_BANKS) snprintf(name, 16, "HBM[%u]", bank % 100);
-    else snprintf(name, 16, "DDR[%u]", (bank - XRT_HBM_BANKS) % 100);
+static const struct xrt_facts boards[] = {
+    {LORA_BOARD_U280, "u280", 32, 2, 256ull << 20, 16ull << 30},
+    {LORA_BOARD_U55C, "u55c", 32, 0, 512ull << 20, 0},
+};
+
+const struct xrt_facts *xrt_facts_of(uint32_t kind, struct lora_failure *failure) {
+    for (size_t b = 0; b < sizeof boards / sizeof boards[0]; b++)
+        if (boards[b].kind == kind) return &boards[b];
+    lora_fail(failure, LORA_ERR_OVERLAY,
+              "overlay's board kind 0x%x found, one of XRT's expected: 0x%x (u280) or 0x%x (u55c)",
+              kind, LORA_BOARD_U280, LORA_BOARD_U55C);
+    return NULL;
+}
+
+uint32_t xrt_bank_count(const struct xrt_facts *facts) {
+    return facts->hbm_banks + facts->ddr_banks;
+}
+
+void xrt_bank_name(const struct xrt_facts *facts, uint32_t bank, char name[16]) {
+    if (bank < facts->hbm_banks) snprintf(name, 16, "HBM[%u]", bank % 100);
+    else snprintf(name, 16, "DDR[%u]", (bank - facts->hbm_banks) % 100);
 }
 
 /* The runtime keeps its own buffers in the first page of a bank. */
-uint64_t xrt_bank_usable(uint32_t bank) {
-    return (bank < XRT_HBM_BANKS ? 256ull << 20 : 16ull << 30) - PAGE;
+uint64_t xrt_bank_usable(const struct xrt_facts *facts, uint32_t bank) {
+    return (bank < facts->hbm_banks ? facts->hbm_bytes : facts->ddr_bytes) - PAGE;
 }
 
 static int bad(const struct view *file, struct lora_failure *failure, const char *what) {
@@ -104,10 +122,11 @@ static int section(const struct view *file, uint32_t kind, uint32_t head, uint32
     return 0;
 }
 
-static void read_banks(const struct table *memories, struct xrt_container *container) {
-    for (uint32_t bank = 0; bank < XRT_BANKS; bank++) {
+static void read_banks(const struct table *memories, const struct xrt_facts *facts,
+                       struct xrt_container *container) {
+    for (uint32_t bank = 0; bank < xrt_bank_count(facts); bank++) {
         char name[16];
-        xrt_bank_name(bank, name);
+        xrt_bank_name(facts, bank, name);
         container->memory[bank] = -1;
         for (uint32_t m = 0; m < memories->count; m++) {
             const uint8_t *memory = memories->at + (size_t)m * MEMORY_BYTES;
@@ -119,19 +138,20 @@ static void read_banks(const struct table *memories, struct xrt_container *conta
     }
 }
 
-static int check_banks(const struct view *file, const struct xrt_container *container,
-                       struct lora_failure *failure) {
-    for (uint32_t bank = 0; bank < XRT_BANKS; bank++) {
+static int check_banks(const struct view *file, const struct xrt_facts *facts,
+                       const struct xrt_container *container, struct lora_failure *failure) {
+    for (uint32_t bank = 0; bank < xrt_bank_count(facts); bank++) {
         char name[16];
-        xrt_bank_name(bank, name);
-        if (container->memory[bank] >= 0 && container->bytes[bank] >= xrt_bank_usable(bank))
+        xrt_bank_name(facts, bank, name);
+        if (container->memory[bank] >= 0 && container->bytes[bank] >= xrt_bank_usable(facts, bank))
             continue;
         failure->bank = (int32_t)bank;
         return lora_fail(failure, LORA_ERR_OVERLAY,
-                         "%.120s: bank %s has %.0f MiB, %.0f MiB expected; lora inspect shows all",
+                         "%.120s: bank %s has %.0f MiB, %.0f MiB expected (%s); lora inspect shows "
+                         "all",
                          file->path, name,
                          container->memory[bank] < 0 ? 0 : (double)container->bytes[bank] / 1048576,
-                         (double)(xrt_bank_usable(bank) + PAGE) / 1048576);
+                         (double)(xrt_bank_usable(facts, bank) + PAGE) / 1048576, facts->name);
     }
     return LORA_OK;
 }
@@ -155,17 +175,17 @@ static int32_t read_units(const struct table *ips, struct xrt_container *contain
 }
 
 static void read_connections(const struct table *rows, int32_t control,
-                             struct xrt_container *container) {
+                             const struct xrt_facts *facts, struct xrt_container *container) {
     for (uint32_t i = 0; i < rows->count; i++) {
         const uint8_t *row = rows->at + (size_t)i * CONNECTION_BYTES;
         if ((int32_t)word(row + 4) != control) continue;
-        for (uint32_t bank = 0; bank < XRT_BANKS; bank++)
+        for (uint32_t bank = 0; bank < xrt_bank_count(facts); bank++)
             if (container->memory[bank] == (int32_t)word(row + 8)) container->connected[bank] = 1;
     }
 }
 
-static int read_sections(const struct view *file, struct xrt_container *container,
-                         struct lora_failure *failure) {
+static int read_sections(const struct view *file, const struct xrt_facts *facts,
+                         struct xrt_container *container, struct lora_failure *failure) {
     struct table memories, groups, ips, rows, group_rows;
     int status = check_top(file, failure);
     if (status) return status;
@@ -179,35 +199,36 @@ static int read_sections(const struct view *file, struct xrt_container *containe
         section(file, GROUP_CONNECTIVITY, 4, CONNECTION_BYTES, &group_rows))
         return bad(file, failure, "its connectivity is damaged");
     /* The vendor's linker adds groups; where there are any, buffer objects count by them. */
-    read_banks(groups.at ? &groups : &memories, container);
+    read_banks(groups.at ? &groups : &memories, facts, container);
     int32_t control = read_units(&ips, container);
     if (control < 0) return bad(file, failure, "it has no kernel lora_ctrl");
-    read_connections(group_rows.at ? &group_rows : &rows, control, container);
-    return check_banks(file, container, failure);
+    read_connections(group_rows.at ? &group_rows : &rows, control, facts, container);
+    return check_banks(file, facts, container, failure);
 }
 
-static int read_uuid(const struct view *file, struct xrt_container *container,
-                     struct lora_failure *failure) {
+static int read_uuid(const struct view *file, const struct xrt_facts *facts,
+                     struct xrt_container *container, struct lora_failure *failure) {
+    (void)facts;
     int status = check_top(file, failure);
     if (!status) memcpy(container->uuid, file->at + UUID_AT, sizeof container->uuid);
     return status;
 }
 
-typedef int read_fn(const struct view *file, struct xrt_container *container,
-                    struct lora_failure *failure);
+typedef int read_fn(const struct view *file, const struct xrt_facts *facts,
+                    struct xrt_container *container, struct lora_failure *failure);
 
-static int read_file(const char *path, read_fn *read, struct xrt_container *container,
-                     struct lora_failure *failure) {
-    struct stat facts;
+static int read_file(const char *path, read_fn *read, const struct xrt_facts *facts,
+                     struct xrt_container *container, struct lora_failure *failure) {
+    struct stat state;
     memset(container, 0, sizeof *container);
     int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode)) {
+    if (file < 0 || fstat(file, &state) || !S_ISREG(state.st_mode)) {
         int reason = errno;
         if (file >= 0) close(file);
         return lora_fail(failure, LORA_ERR_OVERLAY, "%.160s: container cannot be read: %s", path,
                          file < 0 ? strerror(reason) : "no plain file");
     }
-    struct view view = {path, NULL, (uint64_t)facts.st_size};
+    struct view view = {path, NULL, (uint64_t)state.st_size};
     if (view.bytes < TOP_BYTES) {
         close(file);
         return bad(&view, failure, "no xclbin: too short");
@@ -217,19 +238,19 @@ static int read_file(const char *path, read_fn *read, struct xrt_container *cont
     if (mapping == MAP_FAILED)
         return lora_fail(failure, LORA_ERR_MEMORY, "%.160s: cannot be mapped", path);
     view.at = mapping;
-    int status = read(&view, container, failure);
+    int status = read(&view, facts, container, failure);
     munmap(mapping, view.bytes);
     return status;
 }
 
-int xrt_container_read(const char *path, struct xrt_container *container,
-                       struct lora_failure *failure) {
-    return read_file(path, read_sections, container, failure);
+int xrt_container_read(const char *path, const struct xrt_facts *facts,
+                       struct xrt_container *container, struct lora_failure *failure) {
+    return read_file(path, read_sections, facts, container, failure);
 }
 
 int xrt_container_uuid(const char *path, unsigned char uuid[16], struct lora_failure *failure) {
     struct xrt_container container;
-    int status = read_file(path, read_uuid, &container, failure);
+    int status = read_file(path, read_uuid, NULL, &container, failure);
     if (!status) memcpy(uuid, container.uuid, sizeof container.uuid);
     return status;
 }

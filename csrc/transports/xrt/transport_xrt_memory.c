@@ -20,8 +20,8 @@ static uint64_t reserved_in(const struct xrt_handle *board, uint32_t bank) {
 static int refuse(const struct xrt_handle *board, uint32_t bank, uint64_t bytes, const char *why,
                   struct lora_failure *failure) {
     char name[16];
-    uint64_t capacity = xrt_bank_usable(bank), held = reserved_in(board, bank);
-    xrt_bank_name(bank, name);
+    uint64_t capacity = xrt_bank_usable(board->facts, bank), held = reserved_in(board, bank);
+    xrt_bank_name(board->facts, bank, name);
     failure->bank = (int32_t)bank;
     failure->requested = bytes;
     failure->capacity = capacity;
@@ -35,17 +35,19 @@ static int check_reserve(const struct xrt_handle *board, uint32_t bank, uint64_t
                          uint64_t bytes, struct lora_failure *failure) {
     if (!board->kernel)
         return lora_fail(failure, LORA_ERR_TRANSPORT, "no overlay is loaded; load one first");
-    if (bank >= XRT_BANKS)
-        return lora_fail(failure, LORA_ERR_ARGUMENT, "bank %u: banks 0..%u expected", bank,
-                         XRT_BANKS - 1);
+    uint32_t banks = xrt_bank_count(board->facts);
+    if (bank >= banks)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "bank %u: banks 0..%u expected (%s)", bank,
+                         banks - 1, board->facts->name);
+    uint64_t usable = xrt_bank_usable(board->facts, bank);
     if (!board->container.connected[bank])
         return refuse(board, bank, bytes,
                       "the loaded container does not connect this bank to lora_ctrl; take a "
                       "connected bank or link the overlay with its own configuration",
                       failure);
-    if (!bytes || bytes > xrt_bank_usable(bank) || offset > xrt_bank_usable(bank) - bytes)
+    if (!bytes || bytes > usable || offset > usable - bytes)
         return refuse(board, bank, bytes, "beyond the bank's end", failure);
-    if (bytes > xrt_bank_usable(bank) - reserved_in(board, bank))
+    if (bytes > usable - reserved_in(board, bank))
         return refuse(board, bank, bytes, "the bank is full", failure);
     if (board->arena_count == LORA_MAX_ARENAS)
         return refuse(board, bank, bytes, "no more arenas than the ABI has", failure);
@@ -128,8 +130,9 @@ static struct xrt_arena *find(struct xrt_handle *board, uint32_t bank, uint64_t 
     failure->bank = (int32_t)bank;
     failure->offset = offset;
     failure->requested = bytes;
-    failure->available = bank < XRT_BANKS ? reserved_in(board, bank) : 0;
-    failure->capacity = bank < XRT_BANKS ? xrt_bank_usable(bank) : 0;
+    int there = board->facts && bank < xrt_bank_count(board->facts);
+    failure->available = there ? reserved_in(board, bank) : 0;
+    failure->capacity = there ? xrt_bank_usable(board->facts, bank) : 0;
     lora_fail(failure, LORA_ERR_RANGE,
               "bank %u: bytes 0x%llx..0x%llx are not inside one reserved arena; %llu B of the bank "
               "are reserved",

@@ -157,12 +157,15 @@ int xrt_program(void *handle, const struct lora_program *program, struct lora_fa
                          "the overlay's manifest names no container, an xclbin expected; make one "
                          "with 'lora overlay build' or name yours");
     struct xrt_container container;
-    int status = xrt_container_read(program->container, &container, failure);
+    const struct xrt_facts *facts = xrt_facts_of(program->board_kind, failure);
+    if (!facts) return LORA_ERR_OVERLAY;
+    int status = xrt_container_read(program->container, facts, &container, failure);
     if (!status) status = check_bases(&container, program, failure);
     if (status) return status;
     xrt_lock();
     xrt_unload(board);
     board->container = container;
+    board->facts = facts;
     status = xrt_load(board, program->container, failure);
     if (!status) status = open_control(board, failure);
     if (!status) status = open_links(board, failure);

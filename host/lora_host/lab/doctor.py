@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..alveo_container import PLATFORM
+from ..boards import load_board
 from ..errors import LoraError
 from ..lock import lock_folder
 from ..xrt_environment import LIBRARY_FOLDERS
@@ -83,7 +83,7 @@ def examine(machine: Machine | None = None) -> list[Finding]:
     socket = Path(slash.socket_path())
     if "v80" in kinds or socket.exists():
         findings += _v80(machine, boards, socket)
-    if "u280" in kinds or "XILINX_XRT" in machine.environment:
+    if any(load_board(kind).shell for kind in kinds) or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
     else:
         found = "XILINX_XRT is unset; boards named xrt: need it"
@@ -167,7 +167,7 @@ def _group(path: Path) -> str:
 
 def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
     findings = []
-    alveo = [board for board in boards if board.board == "u280"]
+    alveo = [board for board in boards if load_board(board.board).shell]
     if alveo and "xocl" not in machine.modules:
         findings.append(Finding(MISSING, "driver xocl", "not loaded", "sudo modprobe xocl"))
     elif alveo:
@@ -221,20 +221,27 @@ def _nodes(machine: Machine) -> Finding:
 
 def _shells(boards: list[BoardView]) -> list[Finding]:
     """Boards of a cluster need the same shell: the one that the overlays are linked against."""
-    shells = {board.uri: board.shell for board in boards if board.shell}
+    kinds = sorted({board.board for board in boards if board.shell})
+    if not kinds:
+        return [Finding(OK, "same shell on all boards", "none to compare")]
+    return [found for kind in kinds for found in _shells_of(kind, boards)]
+
+
+def _shells_of(kind: str, boards: list[BoardView]) -> list[Finding]:
+    shells = {b.uri: b.shell for b in boards if b.shell and b.board == kind}
+    facts = load_board(kind).shell
+    platform = "" if facts is None else facts.card
     cure = "sudo xbmgmt program --base --device BDF"
-    thing = "same shell on all boards"
+    thing = f"same shell on every {kind}"
     if len(set(shells.values())) > 1:
         found = ", ".join(f"{uri} {shell}" for uri, shell in shells.items())
         return [Finding(MISSING, thing, found, cure)]
-    shell = next(iter(shells.values()), "")
-    findings = [Finding(OK, thing, shell or "none to compare")]
-    if shell and _plain(shell) != _plain(PLATFORM):
-        expected = f"{shell} found, {PLATFORM} expected; containers of others may fit it"
-        findings.append(Finding(MISSING, "shell of the overlays", expected, cure))
-    elif shell:
-        findings.append(Finding(OK, "shell of the overlays", PLATFORM))
-    return findings
+    shell = next(iter(shells.values()))
+    findings, thing = [Finding(OK, thing, shell)], f"shell of the {kind} overlays"
+    if _plain(shell) != _plain(platform):
+        expected = f"{shell} found, {platform} expected; containers of others may fit it"
+        return [*findings, Finding(MISSING, thing, expected, cure)]
+    return [*findings, Finding(OK, thing, platform)]
 
 
 def _plain(shell: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import abi
+from ..card import SYSFS, board_of_shell, pci_board
 from ..errors import LoraError
 from ..lock import holder, program_name
 from ..overlay import Overlay, load_overlay, overlay_names
@@ -15,11 +16,6 @@ from ..xclbin import read_xclbin
 from . import slash, xocl
 from .bare_links import COUNTERS, ERRORS
 from .software_emulation import emulated_boards
-
-SYSFS = Path("/sys/bus/pci/devices")
-VENDOR = 0x10EE
-# PCI device id -> (board, URI scheme)
-KNOWN = {0x50B6: ("v80", "slash"), 0x500D: ("u280", "xrt")}
 
 
 @dataclass(frozen=True)
@@ -58,25 +54,17 @@ class BoardView:
         return asdict(self)
 
 
-def _hex(path: Path) -> int | None:
-    try:
-        return int(path.read_text().strip(), 16)
-    except (OSError, ValueError):
-        return None
-
-
 def pci_boards(sysfs: Path = SYSFS) -> list[BoardView]:
     """Boards on the PCI bus, by BDF."""
     found = []
     for entry in sorted(sysfs.glob("*")) if sysfs.is_dir() else []:
-        known = KNOWN.get(_hex(entry / "device") or 0)
-        if _hex(entry / "vendor") != VENDOR or known is None:
+        board = pci_board(entry)
+        if board is None:
             continue
-        board, scheme = known
         driver = entry / "driver"
         name = driver.resolve().name if driver.exists() else ""
-        view = BoardView(f"{scheme}:{entry.name}", board, name)
-        if scheme == "xrt":
+        view = BoardView(f"{board.runtime}:{entry.name}", board.name, name)
+        if board.runtime == "xrt":
             _add_driver_data(view, entry)
         found.append(view)
     return found
@@ -161,7 +149,9 @@ def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
                 if view.board == "v80":
                     view.problem = str(error)
     for uri, platform in emulated_boards(os.environ):
-        views[uri] = BoardView(uri, "u280", "software emulation", shell=platform)
+        views[uri] = BoardView(
+            uri, board_of_shell(platform) or "", "software emulation", shell=platform
+        )
     for view in views.values():
         view.holder = holder(view.uri)
         view.holder_name = program_name(view.holder) if view.holder else ""

@@ -85,6 +85,7 @@ package abi_types;
   parameter logic [31:0] LORA_AP_READY = 32'h8;
   parameter logic [31:0] LORA_BOARD_U280 = 32'h280;
   parameter logic [31:0] LORA_BOARD_V80 = 32'h80;
+  parameter logic [31:0] LORA_BOARD_U55C = 32'h55c;
   parameter logic [31:0] LORA_OP_IDENTIFY = 32'h1;
   parameter logic [31:0] LORA_OP_REGISTER = 32'h2;
   parameter logic [31:0] LORA_OP_STEP = 32'h3;

@@ -10,6 +10,7 @@ from lora_host.errors import RequestError, TransportError
 from lora_host.naming import counted
 from lora_sdk.opening.options import BOARD_KINDS
 
+_EXPECTED = " or ".join(f"{kind}=N" for kind in BOARD_KINDS)
 BOARDS = "LORA_RAY_BOARDS"
 """Environment variable of a node's processes: JSON, URIs by kind of board."""
 
@@ -41,7 +42,7 @@ def emulated(counts: Sequence[str]) -> dict[str, list[str]]:
     for text in counts:
         kind, equals, number = text.partition("=")
         if kind not in BOARD_KINDS or not equals or not number.isascii() or not number.isdigit():
-            raise RequestError(f"--emulated {text!r:.60}; expected u280=N or v80=N")
+            raise RequestError(f"--emulated {text!r:.60}; expected {_EXPECTED}")
         if not 1 <= len(number) <= 3 or int(number) < 1:
             raise RequestError(f"--emulated {text!r:.60}; expected 1 to 999 boards")
         found[kind] = [f"emu:{kind}"] * int(number)

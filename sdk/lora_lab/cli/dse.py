@@ -27,7 +27,7 @@ Examples:
 
 
 @click.command("dse", epilog=EXAMPLES)
-@click.option("--board", default="u280", show_default=True, help="u280, v80 or vhk158")
+@click.option("--board", default="u280", show_default=True, help="u280, u55c, v80 or vhk158")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option(
     "-m", "--model", "model", required=True, help="a shape by name, a folder or config.json"
@@ -40,7 +40,7 @@ Examples:
               help="random seed of the search")  # fmt: skip
 @click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
 @click.option("--manifest", "output", type=OUTPUT, metavar="FILE",
-              help="write the overlay manifest of the result; u280, v80")  # fmt: skip
+              help="write the overlay manifest of the result; u280, u55c, v80")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def dse(
     board: str,

@@ -96,7 +96,7 @@ Examples:
               help="file of lora lab spec collect, instead of --text")  # fmt: skip
 @click.option("--objective", type=click.Choice(["modelled", "wall"]), default="modelled",
               show_default=True, help="modelled time of boards, or wall clock here")  # fmt: skip
-@click.option("--board", default="u280", show_default=True, help="u280 or v80")
+@click.option("--board", default="u280", show_default=True, help="u280, u55c or v80")
 @click.option("--boards", "counts", multiple=True, type=int, metavar="N",
               help="number of boards; may be repeated [1]")  # fmt: skip
 @flags(EngineOptions, "overlay")

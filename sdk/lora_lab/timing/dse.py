@@ -294,7 +294,7 @@ def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
             "vector_lanes": design.lanes,
         },
         merge=4 if design.prefetch_bytes else 1,
-        prefill_copy=design.prefill_copy,
+        prefill_copy=design.prefill_copy if shipped.spill_banks else "none",
         container=f"{name}{Path(facts['container']).suffix}",  # as lora overlay names it
     )
     count = min(len(shipped.weight_banks), values["ports"])

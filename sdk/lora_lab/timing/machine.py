@@ -101,7 +101,7 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
         )
     clock, link = design.clock_hz, design.link
     stream = design.hbm_efficiency * board.bytes_per_second / clock
-    copied = design.prefill_copy == "ddr"
+    copied = design.prefill_copy == "ddr" and board.ddr_bytes_per_second > 0  # else all is in HBM
     held = 2 * design.kv_onchip_hidden * design.kv_bytes * design.kv_onchip_layers
     return Machine(
         name=design.name,

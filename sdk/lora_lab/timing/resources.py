@@ -81,7 +81,7 @@ def mac_dsp(precision: str, macs_per_dsp: int) -> float:
     return MAC_DSP[precision] if precision in MAC_DSP else 1 / macs_per_dsp
 
 
-PORTS = {"u280": 32, "v80": 64, "vhk158": 64}
+PORTS = {"u280": 32, "u55c": 32, "v80": 64, "vhk158": 64}
 """256-bit memory ports of the boards with HBM, for which designs are searched."""
 
 

@@ -63,7 +63,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
 
 def artefacts(chosen: Overlay, folder: Path) -> list[tuple[Path, bytes]]:
     """(file, content) of all files generated from one manifest."""
-    if chosen.board.name == "v80":
+    if chosen.board.shell is None:
         return [(folder / f"{chosen.name}.vrtbin", write_vrtbin(chosen))]
     return [
         (folder / f"{chosen.name}.xclbin", emulation_container(chosen)),

@@ -114,7 +114,7 @@ def plan(
         click.echo(json.dumps(found, indent=2))
         return
     if shape is not None:
-        show(f"{name}, a shape without weights, planned as {_formats(config)}")
+        show(f"{name}, a shape without weights, planned as {_formats(config, made.board.name)}")
     show(table(found).rstrip("\n"))
     for line in [MISSING] if lab is None else lab.token_lines(found["modelled"]):
         show(line)
@@ -143,11 +143,11 @@ def _shape(name: str | None, overlay: str | None) -> ModelConfig | None:
     return config if precision not in schemes() else quantized_as(config, precision)
 
 
-def _formats(config: ModelConfig) -> str:
+def _formats(config: ModelConfig, board: str) -> str:
     """The weights and the KV cache, for people."""
     found = config.quantization
     if found is None:
-        return "FP16; --overlay lora_w4a8_u280 has fewer bits"
+        return f"FP16; --overlay lora_w4a8_{board} has fewer bits"
     return f"{found.scheme.upper()} with {found.kv} K and V, the overlay's precision"
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from lora_host.boards import board_names
 from lora_host.errors import ModelError, RequestError
 from lora_host.naming import counted
 from lora_sdk.arguments.describe import documented
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lora_sdk.opening.speculation_options import SpeculationOptions
     from lora_sdk.opening.weight_notices import OnNotice
 
-BOARD_KINDS = ("u280", "v80")
+BOARD_KINDS = board_names()
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
 SWITCH = ("on", "off")

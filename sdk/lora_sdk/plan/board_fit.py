@@ -75,7 +75,8 @@ class BoardFit:
         return other
 
     def place_weights(self, reserved_pages: int) -> None:
-        """Places weights in the weight banks as long as `reserved_pages` KV pages remain free."""
+        """Places weights in the weight banks as long as `reserved_pages` KV pages remain free.
+        PlacementError where some do not fit and there are no spill banks."""
         reserved = self._kv(reserved_pages, 0, line=0).lines + self._adapter_lines
         for spec in matrix_specs(self.config, self.share):
             placed = self._stripes.place(spec, reserved)
@@ -83,6 +84,8 @@ class BoardFit:
                 self._spilled.append(spec)
             else:
                 self.matrices[spec.name] = placed
+        if self._spilled and not self.banks.spill:
+            raise self._no_spill(self._spilled[0])
 
     def kv_pages(self) -> int:
         """KV pages that fit after the weights."""
@@ -108,7 +111,9 @@ class BoardFit:
         )
 
     def spill_pages(self) -> int:
-        """KV pages that fit in the spill banks after all that lies there."""
+        """KV pages that fit in the spill banks after all that lies there; 0 without such banks."""
+        if not self.banks.spill:
+            return 0
         lines = min(map(self.banks.usable, self.banks.spill)) // abi.LINE_BYTES
         return self._kv(0, 0, 0).pages_in(lines - self._spill_line, len(self.banks.spill))
 
@@ -178,6 +183,19 @@ class BoardFit:
                 self.matrices[spec.name] = shelf.matrix(spec)
             except PlacementError as error:
                 raise PlacementError(f"{error}, and the weight banks are full") from None
+
+    def _no_spill(self, spec: MatrixSpec) -> PlacementError:
+        """The error of a matrix that the weight banks have no room for, where no others take it."""
+        banks, line = self.banks, abi.LINE_BYTES
+        free = (banks.weight_lines - self._kv_line) * line * banks.weight_count
+        last = banks.weight_first + banks.weight_count - 1
+        return PlacementError(
+            f"{spec.name} does not fit on board {banks.rank}, banks "
+            f"{banks.board.bank_name(banks.weight_first)}..{banks.board.bank_name(last)}: "
+            f"requested {mib(spec.bytes)}, free {mib(free)} for it and a KV cache, capacity "
+            f"{mib(banks.weight_lines * line * banks.weight_count)}; overlay {banks.overlay.name} "
+            "has no spill banks"
+        )
 
     def arenas(self, kv: KvLayout) -> dict[int, int]:
         """Bytes to reserve in each bank, from offset 0 on."""

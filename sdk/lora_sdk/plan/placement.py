@@ -145,7 +145,7 @@ def _plan(
         return fits, near, min(MAX_PAGES, near + far) - scratch
 
     fits, near, room = placed(scratch)
-    if room < reserve:  # the spill banks are too small for pages: weights there are as well
+    if room < reserve and overlay.spill_banks:  # too small for pages: weights there are as well
         fits, near, room = placed(scratch + reserve)
     limit = min(_max_positions(config), max(0, room) * abi.TILE_POSITIONS)
     chosen = context or limit

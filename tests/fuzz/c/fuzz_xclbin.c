@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     unsigned char uuid[16];
     char path[32];
     int before = lowest_free(), file = memory_file(data, bytes, path);
-    int status = xrt_container_read(path, &container, lora_failure_begin(&failure, NULL));
+    int status = xrt_container_read(path, xrt_facts_of(LORA_BOARD_U280, &failure), &container,
+                                    lora_failure_begin(&failure, NULL));
     CHECK(status == LORA_OK || status == LORA_ERR_OVERLAY);
     CHECK(!status || (failure.message[0] && !strchr(failure.message, '\n')));
     fuzz_taken += status == LORA_OK;
