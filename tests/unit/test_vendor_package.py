@@ -20,7 +20,7 @@ from tools.vendor_build.firmware import crc, rom
 from tools.vendor_build.kernels import RTL
 from tools.vendor_build.tcl import assigned, word
 
-OVERLAYS = ("lora_f_u280", "lora_q_v80")
+OVERLAYS = ("lora_f_u280", "lora_f_u55c", "lora_q_v80")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,11 @@ def test_what_is_packed_is_the_manifests(overlay: str, kernel: str, tmp_path: Pa
 
     made = calls(tmp_path)
     facts = load_overlay(overlay)
-    part = {"u280": "xcu280-fsvh2892-2L-e", "v80": "xcv80-lsva4737-2MHP-e-S"}[facts.board.name]
+    part = {
+        "u280": "xcu280-fsvh2892-2L-e",
+        "u55c": "xcu55c-fsvh2892-2L-e",
+        "v80": "xcv80-lsva4737-2MHP-e-S",
+    }[facts.board.name]
     assert made[0][-2:] == ["-part", part]
     added = next(row[-1] for row in made if row[0] == "add_files").split()
     made_here = {tmp_path / "lora_ctrl.sv", tmp_path / "firmware_rom.sv"}
@@ -46,7 +50,7 @@ def test_what_is_packed_is_the_manifests(overlay: str, kernel: str, tmp_path: Pa
     packages = [one for one in added if "\npackage " in "\n" + Path(one).read_text()]
     assert added[: len(packages)] == packages
     assert ["set_property", "range", str(0x10000), "block:reg0"] in made
-    assert ([row[0] for row in made][-2:-1] == ["package_xo"]) == (facts.board.name == "u280")
+    assert ([row[0] for row in made][-2:-1] == ["package_xo"]) == (facts.board.name != "v80")
     period = f"{1e9 / facts.clock_hz:.3f}"
     assert f"create_clock -name ap_clk -period {period} " in (tmp_path / "clock.xdc").read_text()
 
