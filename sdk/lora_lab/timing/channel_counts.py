@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from lora_host import abi
-from lora_lab.timing.matmul_counts import HALF, PASS, eight_bit_tile, four_bit_tile, matmul_kind
+from lora_lab.timing.matmul_counts import HALF, eight_bit_tile, four_bit_tile, matmul_kind
 from lora_lab.timing.vector_counts import CHUNK, Counts
 from lora_sdk.compile.isa import Matrix
 
@@ -55,11 +55,12 @@ def _tile_lines(command: Matrix) -> int:
 
 
 def _tile_cycles(command: Matrix) -> int:
-    """Of a tile of 32 columns, which are added one a cycle."""
-    lines = _tile_lines(command)
+    """Of a tile of 32 columns, which are added one a cycle, empty segments too; the tree's steps go
+    beside first parts."""
     if matmul_kind(command) == "w8a8":
-        return lines
-    return max(lines, four_bit_tile(command.k, _group(command)).passes * CHUNK // PASS)
+        return _tile_lines(command)
+    tile = four_bit_tile(command.k, _group(command))
+    return max(tile.lines, (tile.parts + tile.empty) * CHUNK)
 
 
 def _group(command: Matrix) -> int:
