@@ -54,7 +54,7 @@ def test_a_tile_is_charged_as_the_channels_source_takes_it(k: int) -> None:
     card = wide_card("wide-u280")
     tile = four_bit_tile(k, 128)
     charged = max(tile.lines, tile.parts * card.part_cycles)
-    assert charged == channel_counts(32, matrix(32, k, 1024, W4A8), 1)["cycle"]
+    assert charged == channel_counts(8, matrix(8, k, 256, W4A8), 1)["cycle"]
     assert f"{charged:,.0f}" in PAGE
 
 
