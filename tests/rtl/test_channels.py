@@ -24,7 +24,7 @@ from tests.rtl_rig import FP32, SOURCES
 
 pytestmark = pytest.mark.rtl
 
-RATE = 0.75  # lines a cycle and port, of timed runs
+RATE = 0.75  # lines a cycle and port, of most timed runs
 SHAPES = [
     Channels(1, 1, group=0, y_type=FP32),
     Channels(3, 33, rows=2, group=0),
@@ -73,15 +73,22 @@ def check(
     return found
 
 
-def took(program: Path, channels: int, path: Path, *matmuls: Channels) -> list[tuple[int, int]]:
+def timed(program: Path, path: Path, rate: float = RATE) -> list[int]:
+    """Cycles of each group."""
+    found: list[int] = counted(run(program, path, 1, "timed", int(4 * rate)))["took"]
+    path.unlink()
+    return found
+
+
+def took(
+    program: Path, channels: int, path: Path, *matmuls: Channels, rate: float = RATE
+) -> list[tuple[int, int]]:
     """Cycles of each matmul, alone, and lines of the busiest bank."""
     rig = ChannelRig(channels, path, bank_bytes=1 << 22)
     for one in matmuls:
         rig.write([one])
     rig.close()
-    found = counted(run(program, path, 1, "timed"))
-    path.unlink()
-    return list(zip(found["took"], map(rig.lines, matmuls), strict=True))
+    return list(zip(timed(program, path, rate), map(rig.lines, matmuls), strict=True))
 
 
 def test_shapes(two: Path, tmp_path: Path) -> None:
@@ -171,6 +178,36 @@ def test_a_matmul_takes_what_its_port_takes(four: Path, tmp_path: Path, k: int) 
         assert within(cycles, lines), (k, cycles, lines)
 
 
+# N, group by K: cycles of a tile whose lines are in the buffer: 34 lines a block of 128, or 32
+# cycles a part and an empty segment. Steps of the tree take none.
+TILES = {
+    (4096, 1024, 128): 1088,
+    (11008, 512, 128): 92 * 32,
+    (1024, 1024, 128): 272,
+    (512, 1024, 128): 256,  # a part a segment
+    (128, 1024, 128): 256,  # and every other one empty
+    (96, 1024, 32): 256,
+    (1024, 1024, 32): 1024,
+}
+
+
+@pytest.mark.parametrize("shape", TILES)
+def test_steps_of_the_tree_go_beside_first_parts(
+    four: Path, tmp_path: Path, shape: tuple[int, int, int]
+) -> None:
+    """Ports give a line a cycle. Behind the last tile three steps are left."""
+    k, n, group = shape
+    ((cycles, _),) = took(four, 4, tmp_path / "groups", Channels(k, n, group=group), rate=1)
+    tiles = n // 32 // 4
+    assert tiles * TILES[shape] < cycles < tiles * TILES[shape] + 3 * 32 + 350
+
+
+def test_short_columns_take_what_their_port_takes(four: Path, tmp_path: Path) -> None:
+    """A part a segment: seven steps of the tree beside eight parts."""
+    ((cycles, lines),) = took(four, 4, tmp_path / "groups", Channels(1024, 2048))
+    assert within(cycles, lines)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("k", [4096, 11008])
 def test_32_channels_take_as_long(tmp_path: Path, k: int) -> None:
@@ -188,14 +225,15 @@ def test_w8a8_and_a_second_matmul(four: Path, tmp_path: Path) -> None:
     rig = ChannelRig(4, tmp_path / "two", bank_bytes=1 << 22)
     rig.write([Channels(4096, 1024), Channels(4096, 1024, seed=2)])
     rig.close()
-    (both,) = counted(run(four, tmp_path / "two", 1, "timed"))["took"]
+    (both,) = timed(four, tmp_path / "two")
     assert within(both, 2 * rig.lines(Channels(4096, 1024)))
 
 
 # --- mistakes -------------------------------------------------------------------------------------
 
 WORK, FETCH, SCHEDULE = "channel_work.sv", "channel_fetch.sv", "channel_schedule.sv"
-PASSES, CHANNEL, FINISH = "channel_passes.sv", "channel.sv", "channel_finish.sv"
+PASSES, ROW = "channel_passes.sv", "channel_row.sv"
+CHANNEL, FINISH = "channel.sv", "channel_finish.sv"
 QUEUE, PARAMS, MATMUL, WRITES = (
     "channel_queue.sv",
     "channel_params.sv",
@@ -275,7 +313,15 @@ MISTAKES = {
         "settling == 4'd0 && all_over && all_quiet",
         "settling == 4'd0 && all_quiet",
     ),
-    "the tree joins in another order": (PASSES, "next.to = {};", "SUM_FOUR", "SUM_TWO"),
+    "the tree joins in another order": (ROW, "left[{{}, at.slot}]", "at.segment[1]", "1'b0"),
+    "totals are made two segments early": (PASSES, "&& {};", "segment == 3'd3", "segment == 3'd1"),
+    "the first tile makes totals of none": (PASSES, "next.is_total = {}", "unjoined", "1'b1"),
+    "a segment begins while its last sum is joined": (
+        ROW,
+        "even_begins = {} &&",
+        "at_1.valid && at_1.first",
+        "at.valid && at.first",
+    ),
     "long K is taken": (QUEUE, "{}", "command.k > 16'(MAX_K)", "1'b0"),
     "the last row that is not finite": (WRITES, "{}", "{25'd0, line.row} < nonfinite_row", "1'b1"),
 }

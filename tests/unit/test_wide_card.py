@@ -12,12 +12,15 @@ import pytest
 from lora_host.errors import RequestError
 from lora_lab.timing import step as steps
 from lora_lab.timing import wide_card as cards
+from lora_lab.timing.channel_counts import channel_counts
 from lora_lab.timing.fit import fit
+from lora_lab.timing.matmul_counts import four_bit_tile
 from lora_lab.timing.model import token_time
 from lora_lab.timing.target import make_target
 from lora_lab.timing.wide_card import FROM, Constant, WideCard, wide_card, wide_names
 from lora_lab.timing.wide_ops import wide_step_ops
 from lora_sdk.model.shapes import shape_config
+from tests.unit.test_timing_channels import W4A8, matrix
 
 CONFIG = shape_config("llama2-7b")
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,17 +49,13 @@ def test_the_page_has_what_the_model_says(mode: str) -> None:
         assert speed == (plain if mode == "ar" else tree), (name, boards)
 
 
-def test_several_boards_are_told_to_be_too_good() -> None:
-    """Beside the table, and in the command's notes."""
-    notes = [make_target("wide-u280", None, CONFIG, boards).notes for boards in (1, 4)]
-    assert [any("too good" in note for note in one) for one in notes] == [False, True]
-    head = PAGE.partition("## What it would reach")[2].partition("## How a layer goes")[0]
-    told = "324.3 and\n458.5"
-    assert "figures of four boards are too good" in head and told in head
-    card = changed(wide_card("wide-u280"), part_cycles=39)
-    target = make_target("wide-u280", None, CONFIG, 4)
-    target.card = card  # type: ignore[attr-defined]
-    assert f"{token_time(target, '', 128).tokens_per_second:.1f}" == "324.3"
+@pytest.mark.parametrize("k", [4096, 11008])
+def test_a_tile_is_charged_as_the_channels_source_takes_it(k: int) -> None:
+    card = wide_card("wide-u280")
+    tile = four_bit_tile(k, 128)
+    charged = max(tile.lines, tile.parts * card.part_cycles)
+    assert charged == channel_counts(8, matrix(8, k, 256, W4A8), 1)["cycle"]
+    assert f"{charged:,.0f}" in PAGE
 
 
 def test_a_measured_rate_of_memory_is_charged_as_the_page_says() -> None:
@@ -75,7 +74,7 @@ VARIED = re.compile(r"^\| ([^|]*`\w+` [\d.].*) \| ([\d.]+), ([\d.]+) \|$", re.MU
 @pytest.mark.parametrize("mode", ["ar", pytest.param("sd", marks=pytest.mark.slow)])
 def test_variations_of_the_page_are_those_of_a_file(mode: str, tmp_path: Path) -> None:
     found = VARIED.findall(PAGE)
-    assert len(found) == 7
+    assert len(found) == 6
     path = tmp_path / "mine.yaml"
     for what, plain, tree in found:
         constants = ", ".join(f"{name}: {value}" for name, value in CHANGED.findall(what))

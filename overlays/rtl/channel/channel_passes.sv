@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Says which pass a channel's rows make next, 32 cycles of a column each: a part of W4A8 into its segment, an empty segment,
-// a step of the tree of docs/numbers.md, 2.2, as soon as both its sums are there, or the sums of W8A8 as they are. Rows make
-// the same pass. A sum is written LATENCY cycles after its slot and read 32 cycles after it, so passes follow each other.
+// or the sums of W8A8 as they are. Rows make the same pass. A sum is written LATENCY cycles after its slot and read 32 cycles
+// after it, so passes follow each other. A segment's first part is its sum so far, so in that pass the adder is free for a
+// step of the tree of docs/numbers.md, 2.2: which one, by the segment's number, says channel_row. Three steps of a tile are
+// made beside the next tile's segments 0, 1 and 3; behind the last tile in passes of their own, as if those were empty.
 // The last step of a tile writes totals, of which there are two sides: a finisher takes them in order, a column a cycle, and
 // a side is free once its reading has begun, as writing stays behind it.
 // Reset: `rst` ends what runs. Assumes: `start` when the passes before are over; `work` holds until then.
@@ -32,8 +34,9 @@ module channel_passes
   /* verilator lint_on UNUSEDSIGNAL */
   logic [2:0] segment;
   logic [4:0] slot;
-  logic [1:0] level;   // of the tree: joins this segment's end has made
-  logic joining, empty, running, part_pass, write_side;
+  logic empty, running, part_pass, write_side;
+  logic summing;   // tiles have segments to sum
+  logic unjoined;  // the tile before has no totals yet
   logic segment_first;  // its first part comes next
   logic [10:0] units;
   logic [19:0] tiles_left, untaken;
@@ -48,36 +51,19 @@ module channel_passes
   always_comb begin
     next = '0;
     next.side = write_side;
-    take_part = 1'b0;
-    ends_segment = 1'b0;
-    if (!work.four_bit) begin
+    next.segment = segment;
+    if (work.four_bit) begin
+      next.first = segment_first;
+      next.empty = empty || !summing;
+      next.is_total = unjoined && segment == 3'd3;
+      next.valid = (summing || unjoined) && (next.empty || part_waiting) && (!next.is_total || side_free);
+    end else begin
       next.integers = 1'b1;
       next.is_total = 1'b1;
-      next.valid = part_waiting && side_free;
-      take_part = 1'b1;
-    end else if (joining) begin
-      next.join_sums = 1'b1;
-      next.a = level == 2'd0 ? SUM_ONE : level == 2'd1 ? SUM_TWO : SUM_FOUR;
-      next.valid = level != 2'd2 || side_free;
-      next.is_total = level == 2'd2;
-    end else if (empty) begin
-      next.empty = 1'b1;
-      next.first = 1'b1;
-      next.valid = 1'b1;
-      ends_segment = 1'b1;
-    end else if (part_waiting) begin
-      next.first = segment_first;
-      next.valid = 1'b1;
-      take_part = 1'b1;
-      ends_segment = part_segment_end;
+      next.valid = summing && part_waiting && side_free;
     end
-    // what the tree waits for is kept; else it goes on with the sum
-    next.to = SUM_NOW;
-    if (joining) begin
-      if (level == 2'd0 && !segment[1]) next.to = SUM_TWO;
-      if (level == 2'd1 && !segment[2]) next.to = SUM_FOUR;
-    end else if (ends_segment && !segment[0]) next.to = SUM_ONE;
-    if (tiles_left == 20'd0) next.valid = 1'b0;
+    take_part = !next.empty;
+    ends_segment = next.empty || part_segment_end;
   end
   assign begins = next.valid && (!running || slot == 5'd31);
   always_comb begin
@@ -87,13 +73,10 @@ module channel_passes
   end
   assign part_done = part_pass && running && slot == 5'd30;  // the last slot is read in this cycle
 
-  logic segment_over, total_begins;
+  logic segment_over, tile_over, total_begins;
   assign total_begins = begins && next.is_total;
-  always_comb begin
-    segment_over = begins && work.four_bit;
-    if (joining) segment_over &= level == 2'd2 || (level == 2'd1 && !segment[2]) || (level == 2'd0 && !segment[1]);
-    else segment_over &= ends_segment && !segment[0];
-  end
+  assign segment_over = begins && work.four_bit && ends_segment;
+  assign tile_over = work.four_bit ? segment_over && segment == 3'd7 : begins;
   logic [LATENCY:0] begun;  // since totals began
   always_ff @(posedge clk) begin
     slot <= pass.slot;
@@ -101,28 +84,21 @@ module channel_passes
     if (begins) begin
       current <= next;
       part_pass <= take_part;
-      if (joining) begin
-        level <= level + 2'd1;
-        if (level == 2'd0) joining <= segment[1];
-        if (level == 2'd1) joining <= segment[2];
-        if (level == 2'd2) joining <= 1'b0;
-      end else if (work.four_bit) begin
-        segment_first <= 1'b0;
-        if (ends_segment) begin
-          level <= 2'd0;
-          joining <= segment[0];
-        end
-      end
+      segment_first <= ends_segment;
     end
     if (segment_over) begin
-      segment <= segment + 3'd1;
-      segment_first <= 1'b1;
+      segment <= segment + (!summing && segment == 3'd1 ? 3'd2 : 3'd1);
       begin_border <= segment == 3'd7 ? 14'd0 : border;
       border <= segment == 3'd7 ? {3'd0, units} : border + {3'd0, units};
     end
+    if (tile_over) begin
+      tiles_left <= tiles_left - 20'd1;
+      summing <= tiles_left != 20'd1;
+      unjoined <= work.four_bit;
+    end
     if (total_begins) begin
       write_side <= !write_side;
-      tiles_left <= tiles_left - 20'd1;
+      unjoined <= 1'b0;
     end
     begun <= {begun[LATENCY-1:0], total_begins};
     sides_used <= sides_used + {1'b0, total_begins} - {1'b0, take};
@@ -133,16 +109,17 @@ module channel_passes
     end
     if (start) begin
       tiles_left <= work.tiles;
+      summing <= 1'b1;
       untaken <= work.tiles;
       segment <= 3'd0;
       segment_first <= 1'b1;
-      joining <= 1'b0;
       begin_border <= 14'd0;
       border <= {3'd0, units};
     end
     if (rst) begin
       running <= 1'b0;
-      tiles_left <= 20'd0;
+      summing <= 1'b0;
+      unjoined <= 1'b0;
       untaken <= 20'd0;
       write_side <= 1'b0;
       total_side <= 1'b0;
@@ -167,7 +144,7 @@ module channel_passes
   end
   always_ff @(posedge clk) if (!rst) begin
     assert (!take || total_here) else $fatal(1, "totals are taken that are not there");
-    assert (!start || (over && !running)) else $fatal(1, "passes begin within others");
+    assert (!start || (over && !running && !summing && !unjoined)) else $fatal(1, "passes begin within others");
     assert (sides_here <= sides_used && sides_used <= 2'd2) else $fatal(1, "more totals than sides");
   end
 `endif

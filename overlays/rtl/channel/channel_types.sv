@@ -128,12 +128,10 @@ package channel_types;
   typedef struct packed {
     logic       valid;
     logic [4:0] slot;
-    logic       first;      // +0 instead of the sum so far
+    logic [2:0] segment;
+    logic       first;      // of the segment: its product is the sum, and the adder makes a step of the tree
     logic       empty;      // +0 instead of a product
-    logic       join_sums;  // a + SUM_NOW
-    kept_t      a;
-    kept_t      to;
-    logic       is_total;
+    logic       is_total;   // what the adder makes, or `integers`
     logic       side;       // of the totals
     logic       integers;   // sums as they are, to the totals
   } column_pass_t;

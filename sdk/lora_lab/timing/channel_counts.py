@@ -1,20 +1,23 @@
 """What a matmul on channels of a card (overlays/rtl/channel) makes the busiest one do: how often,
 by name. `pass`: over the weights, for as many rows as a channel takes at once. `cycle`: in which
-it takes a line of weights, or adds a part of W4A8 to its columns' sums, whichever lasts longer;
-scales and bias are there in time, lines as `channel_lines` are. `x_line` of x, or of a row's
-scale, which all channels are given."""
+it takes a line of weights, or adds a part of W4A8 to its columns' sums, whichever lasts longer,
+and in which its last tile waits for the finisher that it shares; scales and bias are there in
+time, lines as `channel_lines` are. `x_line` of x, or of a row's scale, which all channels are
+given."""
 
 from __future__ import annotations
 
 from math import ceil
 
 from lora_host import abi
-from lora_lab.timing.matmul_counts import HALF, PASS, eight_bit_tile, four_bit_tile, matmul_kind
+from lora_lab.timing.matmul_counts import HALF, eight_bit_tile, four_bit_tile, matmul_kind
 from lora_lab.timing.vector_counts import CHUNK, Counts
 from lora_sdk.compile.isa import Matrix
 
 ROWS = 2  # CHANNEL_ROWS of integer_arrays.sv
 LINES = 4096  # of a channel's buffer, LINES of the same
+FINISHERS = 8  # FINISHERS of channel_matmul.sv: neighbours share one
+FINISH = 36  # cycles from tile to tile of a finisher
 
 
 def on_channels(channels: int, command: Matrix) -> bool:
@@ -32,12 +35,14 @@ def channel_kind(command: Matrix) -> str:
 def channel_counts(channels: int, command: Matrix, rows: int) -> Counts:
     """Of a command on `rows` rows, whose lines are there in time."""
     passes = ceil(rows / ROWS)
-    tiles = ceil(ceil(command.n / CHUNK) / channels)
+    in_all = ceil(command.n / CHUNK)
+    last = min(in_all, ceil(channels / FINISHERS)) - 1  # tiles before it at its finisher
+    each = ceil(in_all / channels) * _tile_cycles(command) + last * FINISH - _ahead(command)
     scaled = bool(command.flags & abi.FLAG_ROW_SCALES)
     return {
         "command": 1,
         "pass": passes,
-        "cycle": passes * tiles * _tile_cycles(command),
+        "cycle": passes * each,
         "x_line": rows * (ceil(command.k / abi.LINE_BYTES) + scaled),
     }
 
@@ -55,11 +60,17 @@ def _tile_lines(command: Matrix) -> int:
 
 
 def _tile_cycles(command: Matrix) -> int:
-    """Of a tile of 32 columns, which are added one a cycle."""
-    lines = _tile_lines(command)
+    """Of a tile of 32 columns, which are added one a cycle, empty segments too; the tree's steps go
+    beside first parts."""
     if matmul_kind(command) == "w8a8":
-        return lines
-    return max(lines, four_bit_tile(command.k, _group(command)).passes * CHUNK // PASS)
+        return _tile_lines(command)
+    tile = four_bit_tile(command.k, _group(command))
+    return max(tile.lines, (tile.parts + tile.empty) * CHUNK)
+
+
+def _ahead(command: Matrix) -> int:
+    """Of a pass of W4A8, before the first block is there: the first segment, where it is empty."""
+    return CHUNK * (matmul_kind(command) != "w8a8" and command.k <= (abi.SEGMENTS - 1) * CHUNK)
 
 
 def _group(command: Matrix) -> int:

@@ -114,12 +114,14 @@ def _integer(arrays: Arrays, kind: str, command: Matrix) -> Counts:
 @dataclass(frozen=True)
 class Tile:
     """Cycles of a tile of 32 columns: reads of the stream buffer, passes over FP32 sums, and both
-    where the tile before is waited for. `parts` of W4A8 (docs/numbers.md, 6.3)."""
+    where the tile before is waited for. `parts` of W4A8 (docs/numbers.md, 6.3) and `empty`
+    segments."""
 
     lines: int
     passes: int
     chain: int
     parts: int = 0
+    empty: int = 0
 
 
 def eight_bit_tile(k: int) -> Tile:
@@ -137,5 +139,6 @@ def four_bit_tile(k: int, group: int) -> Tile:
     parts = len({k, *range(group, k, group), *ends})
     blocks = ceil(k / abi.BLOCK_K)
     lines = k // 4 + blocks * (1 + abi.BLOCK_K // group) + parts - ceil(k / group)
-    passes = PASS * (parts + abi.SEGMENTS - len(ends) + JOINS)
-    return Tile(lines, passes, max(lines + LAST, passes), parts)
+    empty = abi.SEGMENTS - len(ends)
+    passes = PASS * (parts + empty + JOINS)
+    return Tile(lines, passes, max(lines + LAST, passes), parts, empty)

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 DRAFT = "longspec"
 MULTIPLIERS = 128  # of a channel and row: a line of 4-bit weights
-TOO_GOOD = (
-    "figures of several boards are too good: a channel's parts are charged as planned, not as its "
-    "source takes them (docs/wide_card.md)",
-)
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,6 @@ class WideTarget:
             "modelled",
             "no hardware of this card exists; channels and vector pipes have source: other rates "
             "are planned (docs/wide_card.md)",
-            *(TOO_GOOD if boards > 1 else ()),
         )
         dispatch = sequencer_dispatch(boards, card.clock_hz)
         pace = _Pace(card.clock_hz, card.command, card.hop)

@@ -3,8 +3,8 @@
 // started in order. Status, counts and all bytes are the native kernels'.
 //   bench FILE SEED         ports at random; groups are ended by abort or reset at any cycle, lines
 //   fail, and they begin again bench FILE SEED +mistake=N  of a source with mistakes in it, one of
-//   them bench FILE SEED timed   ports give 3 lines in 4 cycles, 31 cycles late; prints the cycles
-//   of each group
+//   them bench FILE SEED timed LINES   ports give LINES in 4 cycles, 31 cycles late; prints the
+//   cycles of each group
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -96,7 +96,8 @@ struct Port {
 
 class Bench {
   public:
-    Bench(uint32_t seed, bool timed, int count, char **arguments) : timed_(timed), random_(seed) {
+    Bench(uint32_t seed, uint32_t timed, int count, char **arguments)
+        : timed_(timed), random_(seed) {
         Verilated::threadContextp(&context_);
         context_.commandArgs(count, arguments);
         context_.randReset(2);
@@ -332,7 +333,7 @@ class Bench {
 
     bool gives(Port &port) {
         if (!timed_) return chance(random_, gives_);
-        port.credit += 3;
+        port.credit += timed_;
         if (port.credit < 4) return false;
         return true;
     }
@@ -430,7 +431,7 @@ class Bench {
             fail("group %zu: other bytes than its rows', or wrong ones, behind an end", number_);
     }
 
-    bool timed_;
+    uint32_t timed_; // lines that a port gives in 4 cycles, 0 at random
     Random random_;
     VerilatedContext context_;
     std::unique_ptr<VChannels> unit_;
@@ -449,7 +450,9 @@ int main(int count, char **arguments) {
     if (count < 3) return 2;
     std::ifstream file(arguments[1], std::ios::binary);
     uint32_t seed = static_cast<uint32_t>(std::stoul(arguments[2]));
-    bool timed = count > 3 && std::string(arguments[3]) == "timed";
+    uint32_t timed = count > 4 && std::string(arguments[3]) == "timed"
+                         ? static_cast<uint32_t>(std::stoul(arguments[4]))
+                         : 0;
     Random random(seed);
     Bench bench(seed, timed, count, arguments);
     Group group;
