@@ -10,9 +10,12 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_host.overlay import load_overlay
 from lora_sdk.compile import isa
 from lora_sdk.compile.isa import Attention, Command, Gather, Matrix, MoveRows, Vector, encode
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
+from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan
 from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, MODELS, OPT_POST, board, overlay
@@ -52,6 +55,26 @@ def test_a_blocks_commands_in_order() -> None:
     post = lower(OPT_POST, plan_of(OPT_POST, 2), 0)
     assert names(post, 1) == POST_LAYER
     assert names(post, isa.NO_LAYER) == OPT_FRAME
+
+
+def test_channels_store_k_and_v_before_q_is_rotated() -> None:
+    """Attention waits for both: they raise one counter."""
+    columns = load_overlay("lora_channels_u280")
+    config = quantized_as(LLAMA2_7B, columns.precision)
+    assert config.quantization is not None
+    config = replace(config, quantization=replace(config.quantization, kv="int8"))
+    found = lower(config, make_plan(config, columns, board(), 1), 0, unit_scales(config))
+    layer = [command for command in found if command.layer == 1]
+    first = names(found, 1).index("rope")
+    assert names(found, 1)[first : first + 7] == [
+        "rope", "quantize k", "quantize v", "kv store", "rope", "quantize q", "attention",
+    ]  # fmt: skip
+    _, _, v, store, _, q, attention = layer[first : first + 7]
+    assert store.wait_counter == v.signal_counter and store.signal_counter == q.signal_counter
+    assert (attention.wait_counter, attention.wait_value) == (q.signal_counter, 2)
+    k, late = (command for command in layer if command.what == "rope")
+    assert isinstance(k, Vector) and isinstance(late, Vector)
+    assert k.columns == late.columns == 4096 and k.x_offset - late.x_offset == 2 * 4096
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lora_host import abi
@@ -37,6 +37,9 @@ class Lowering:
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
         self.alone = plan.stage_boards == 1
+        self.queries_last = False
+        """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
+        self.late_rope: Callable[[], Event] | None = None  # of q, until then
         self._gathers = list(_gathers(plan, rank))
         self._gathered = 0
 
