@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build, counted, run
+from lora_lab.timing.channel_counts import AHEAD
+from tests.rtl.bench_rig import build, built, counted, run
 from tests.rtl.mpu_rig import Groups
 from tests.rtl_rig import first_then_long, mistaken
 
@@ -24,6 +25,11 @@ LEAST = {
     f"status_{abi.ERR_UNIT}": 15, f"status_{abi.ERR_SIZE}": 3, f"status_{abi.ERR_ADDRESS}": 12,
     f"status_{abi.ERR_OPCODE}": 1,
 }  # fmt: skip
+FURTHER = {  # the same with channels
+    "by_columns": 100, "columns_told_further_ahead": 50, "attention": 15, "failed_column": 5,
+    "aborts": 20, "resets": 8, "ended_told": 20, f"status_{abi.ERR_SIZE}": 3,
+}  # fmt: skip
+CHANNELS = 2
 CAMPAIGN = {"failed_write": 2, f"status_{abi.ERR_ROW}": 5}  # of 1,000 groups
 
 
@@ -32,8 +38,10 @@ def bench() -> Path:
     return build("slotted", "bench_mpu")
 
 
-def check(bench: Path, path: Path, seed: int, count: int, rows: int = 1) -> dict[str, int]:
-    Groups(seed, rows).write(path, count)
+def check(
+    bench: Path, path: Path, seed: int, count: int, rows: int = 1, **more: int
+) -> dict[str, int]:
+    Groups(seed, rows, **more).write(path, count)
     found = counted(run(bench, path, seed))
     path.unlink()
     assert found["groups"] == count
@@ -65,6 +73,26 @@ def test_many_groups(bench: Path, tmp_path: Path, seed: int) -> None:
 def test_arrays_of_two_rows(tmp_path: Path) -> None:
     bench = build("slotted", "bench_mpu", folder=tmp_path, LANES=16, ROWS=2)
     assert not few(check(bench, tmp_path / "groups", 8, 500, rows=2), LEAST, 5)
+
+
+@pytest.fixture(scope="module")
+def wide() -> Path:
+    """With channels, and told as far ahead as their cards tell it."""
+    folder = built("slotted") / "wide"
+    return build("slotted", "bench_mpu", folder=folder, AHEAD=AHEAD, CHANNELS=CHANNELS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [pytest.param(9, 100, marks=pytest.mark.slow),
+     *(pytest.param(seed, 1000, marks=pytest.mark.long) for seed in range(10, 14))],
+)  # fmt: skip
+def test_channels_that_are_told_further_ahead(
+    wide: Path, tmp_path: Path, seed: int, count: int
+) -> None:
+    """Aborts and resets at any cycle, lines that fail, refused commands, and others between."""
+    found = check(wide, tmp_path / "groups", seed, count, channels=CHANNELS, commands=8)
+    assert not few(found, FURTHER, count // 100)
 
 
 SLOT, UNIT, PORT = "mpu/matmul_slot.sv", "mpu/mpu_unit.sv", "mpu/shared_port.sv"
