@@ -124,3 +124,25 @@ def test_a_mistake_is_noticed(tmp_path: Path, mistake: tuple[str, str, str]) -> 
         if done.returncode == 1 and "group " in done.stderr:
             return
     pytest.fail(f"{mistake} is not noticed")
+
+
+ARRAYS, TOLD = "mpu/integer_arrays.sv", "mpu/told_commands.sv"
+FURTHER_MISTAKES = [
+    (SLOT, "starts && !busy && parked == '0;", "starts && !busy;"),  # out of order
+    (SLOT, "      parked <= '0;\n", ""),  # by an abort
+    (TOLD, "      if (start && i + 1 < AHEAD)", "      if (i + 1 < AHEAD && 0)"),
+    (ARRAYS, "assign wide = command_told || by_columns;", "assign wide = by_columns;"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", FURTHER_MISTAKES, ids=range(len(FURTHER_MISTAKES)))
+def test_mistakes_of_what_is_told_further_ahead(
+    mistake: tuple[str, str, str], tmp_path: Path
+) -> None:
+    bench = build(
+        "slotted", "bench_mpu", sources=mistaken(tmp_path, *mistake), folder=tmp_path / "build",
+        OPT="-O0", AHEAD=AHEAD, CHANNELS=CHANNELS,
+    )  # fmt: skip
+    Groups(9, channels=CHANNELS, commands=8).write(tmp_path / "groups", 100)
+    assert run(bench, tmp_path / "groups", 9).returncode == 1
