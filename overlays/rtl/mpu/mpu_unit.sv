@@ -4,7 +4,6 @@
 // checked, and its weights are fetched, while another one runs; of channels also weights of those after it, up to AHEAD. With CHANNELS, INT8 matmuls have banks' ports of their own,
 // and so do attention units for K and V.
 module mpu_unit
-  import abi_types::*;
   import attention_types::*;
   import mpu_types::*;
 #(

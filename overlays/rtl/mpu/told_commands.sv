@@ -14,8 +14,10 @@ module told_commands
     input  logic [6:0]   rows,
     input  logic         start,
     // slots
+    /* verilator lint_off UNUSEDSIGNAL */  // where AHEAD is 1
     input  logic         room_for_matmul,
     input  logic         room_for_attention,
+    /* verilator lint_on UNUSEDSIGNAL */
     output logic         tell_matmul,
     output logic         tell_attention,
     output logic [511:0] told_line,
