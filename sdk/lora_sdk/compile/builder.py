@@ -50,10 +50,10 @@ class Builder:
         )
         return Event(kind.UNIT, counter, segments=segments)
 
-    def both(self, first: Event, kind: type[Command], **fields: Any) -> Event:
+    def both(self, first: Event, kind: type[Command], after: Event | None, **fields: Any) -> Event:
         """Appends a command that signals the counter of `first` too. Its event is that both have
         happened."""
-        self.emit(kind, None, signal_counter=first.counter, **fields)
+        self.emit(kind, after, signal_counter=first.counter, **fields)
         return Event(ANY, first.counter, value=first.value + 1)
 
     def gather(self, after: Event | None, segments: bool, **fields: Any) -> Event:

@@ -199,7 +199,7 @@ def _rope(part: Lowering, after: Event | None, rope: ops.Rope) -> Event | None:
     q, kv = qkv_columns(part)
     if not part.queries_last:
         return _rotate(part, after, rope, range(q + kv))
-    part.late_rope = partial(_rotate, part, None, rope, range(q))
+    part.late_rope = partial(_rotate, part, part.queries, rope, range(q))
     return _rotate(part, after, rope, range(q, q + kv))
 
 
@@ -232,10 +232,10 @@ def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event 
     )
     if not part.queries_last:
         return stored
+    after, part.queries = part.queries, None
     if part.late_rope is not None:
-        part.late_rope()
-        part.late_rope = None
-    return part.builder.both(stored, Vector, **quantized_queries(part, store))
+        after, part.late_rope = part.late_rope(), None
+    return part.builder.both(stored, Vector, after, **quantized_queries(part, store))
 
 
 def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | None:
