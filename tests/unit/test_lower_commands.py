@@ -57,24 +57,30 @@ def test_a_blocks_commands_in_order() -> None:
     assert names(post, isa.NO_LAYER) == OPT_FRAME
 
 
-def test_channels_store_k_and_v_before_q_is_rotated() -> None:
+def test_channels_multiply_and_rotate_q_beside_the_store_of_k_and_v() -> None:
     """Attention waits for both: they raise one counter."""
     columns = load_overlay("lora_channels_u280")
     config = quantized_as(LLAMA2_7B, columns.precision)
     assert config.quantization is not None
     config = replace(config, quantization=replace(config.quantization, kv="int8"))
-    found = lower(config, make_plan(config, columns, board(), 1), 0, unit_scales(config))
-    layer = [command for command in found if command.layer == 1]
-    first = names(found, 1).index("rope")
-    assert names(found, 1)[first : first + 7] == [
-        "rope", "quantize k", "quantize v", "kv store", "rope", "quantize q", "attention",
+    plan = make_plan(config, columns, board(), 1)
+    found = lower(config, plan, 0, unit_scales(config))
+    first = names(found, 1).index("matrix kv")
+    assert names(found, 1)[first : first + 9] == [
+        "matrix kv", "matrix q", "rope", "quantize k", "quantize v", "kv store", "rope",
+        "quantize q", "attention",
     ]  # fmt: skip
-    _, _, v, store, _, q, attention = layer[first : first + 7]
-    assert store.wait_counter == v.signal_counter and store.signal_counter == q.signal_counter
-    assert (attention.wait_counter, attention.wait_value) == (q.signal_counter, 2)
-    k, late = (command for command in layer if command.what == "rope")
-    assert isinstance(k, Vector) and isinstance(late, Vector)
-    assert k.columns == late.columns == 4096 and k.x_offset - late.x_offset == 2 * 4096
+    layer = [command for command in found if command.layer == 1]
+    kv, q, rope_k, _, v, store, rope_q, quantized, attention = layer[first : first + 9]
+    assert store.wait_counter == v.signal_counter
+    assert store.signal_counter == quantized.signal_counter == attention.wait_counter
+    assert attention.wait_value == 2
+    assert rope_k.wait_counter == kv.signal_counter and rope_q.wait_counter == q.signal_counter
+    assert isinstance(rope_k, Vector) and isinstance(rope_q, Vector)
+    assert rope_k.columns == rope_q.columns == 4096 and rope_k.x_offset - rope_q.x_offset == 8192
+    assert isinstance(kv, Matrix) and isinstance(q, Matrix)
+    assert (kv.n, q.n, kv.y_offset - q.y_offset) == (8192, 4096, 8192)
+    assert (kv.first - q.first, kv.bias_line - q.bias_line) == (128, 256)  # tiles, lines of scales
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
