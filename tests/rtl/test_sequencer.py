@@ -133,3 +133,13 @@ def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
     mistake = build("sequencer", sources=sources, folder=tmp_path / "build", OPT="-O0")
     done = run(mistake, "--lists", 400, "--seed", 1)
     assert done.returncode == 1 and done.stderr.startswith("list ")
+
+
+@pytest.mark.slow
+def test_an_answer_of_the_command_before_is_noticed(tmp_path: Path) -> None:
+    """It would start the next one too early, which is there at once where the MPU is told three."""
+    right, wrong = "holds && of_next[1])", "holds)"
+    sources = mistaken(tmp_path, "control/unit_slot.sv", right, wrong)
+    bench = build("sequencer", sources=sources, folder=tmp_path / "build", OPT="-O0", AHEAD=AHEAD)
+    done = run(bench, "--lists", 400, "--seed", 1)
+    assert done.returncode == 1 and "too early" in done.stderr
