@@ -25,7 +25,7 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               $(addprefix $(RTL)/mpu/,block_walk.sv result_store.sv unit_fetch.sv fp16_schedule.sv fp16_operand.sv \
               fp16_product.sv fp16_lane.sv fp16_lanes.sv w4_weight.sv w4_unpack.sv mpu_fp16.sv integer_fetch.sv \
               integer_schedule.sv integer_pair.sv integer_lanes.sv group_product.sv w4_segments.sv w4_passes.sv \
-              integer_round.sv integer_finish.sv mpu_int8.sv matmul_slot.sv unit_turns.sv shared_port.sv mpu_unit.sv) \
+              integer_round.sv integer_finish.sv mpu_int8.sv matmul_slot.sv told_commands.sv unit_turns.sv shared_port.sv mpu_unit.sv) \
               $(addprefix $(RTL)/adapter/,slot_reader.sv factor_fetch.sv h_ranks.sv factor_sums.sv tile_update.sv \
               adapter.sv) \
               $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,delay_line.sv kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \

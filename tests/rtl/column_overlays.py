@@ -19,6 +19,7 @@ def column_overlay(folder: Path, channels: int, merge: str = "column") -> Path:
     text = (BASE / "manifest.yaml").read_text()
     for old, new in (
         ("merge: 4 ", f"merge: {merge} "),
+        ("onchip_bytes: 16777216 ", "onchip_bytes: 4194304 "),  # as csrc/sim/Makefile has it
         ("weights: { first: 0, count: 32 }", f"weights: {{ first: 0, count: {channels} }}"),
         ("container: ", "# container: "),
     ):

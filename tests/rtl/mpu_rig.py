@@ -48,6 +48,8 @@ class Groups:
 
     seed: int
     rows: int = 1  # of the arrays
+    channels: int = 0
+    commands: int = 4  # of a group, at most
     statuses: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -129,7 +131,12 @@ class Groups:
         if integers:
             flags |= one.choice((0, abi.FLAG_NO_BIAS)) | one.choice((0, abi.FLAG_ROW_SCALES))
         x_bytes = padded(k) + 64 if integers else 2 * k
+        columns = self.channels and integers and not adapted and one.random() < 0.8
         banks = one.choice((1, WEIGHT_BANKS[1]))
+        placed = {
+            "bank_first": 0, "bank_count": self.channels, "merge": -(-k // 128),
+            "first": one.randrange(2 * self.channels),
+        } if columns else {}  # fmt: skip
         return {
             "opcode": abi.CMD_MATRIX, "unit": abi.UNIT_MPU, "flags": flags,
             "weight_type": WEIGHTS[name] | log << abi.WEIGHT_GROUP_SHIFT,
@@ -145,6 +152,7 @@ class Groups:
             "bias_line": (SCALE_LINE if integers else BIAS_LINE) + one.randrange(16),
             "bias_bank": TABLES if integers else one.choice((TABLES, NO_BANK)),
             "adapter": MATRIX + 1 if adapted else 0, "h_offset": H, "h_stride": 2 * COLUMNS + 10,
+            **placed,
         }  # fmt: skip
 
     def _down(self, flags: int, k: int) -> dict[str, Any]:
@@ -157,6 +165,8 @@ class Groups:
 
     def _command(self, k: int) -> Command:
         one, names = self.random, (*WEIGHTS, "down", "attention")
+        if self.channels:
+            names += ("int8", "w4a8") * 3
         name, flags = one.choice(names), one.choice((0, SELECTED))
         if name == "down":
             return "adapter", self._down(flags, k)
@@ -281,7 +291,7 @@ class Groups:
         k, spoiled = one.choice((64, 96, 128)), number % 2 == 1
         tables = spoiled and one.random() < 0.15
         self._place(self._slots(k, tables))
-        commands = [self._command(k) for _ in range(one.randint(1, 4))]
+        commands = [self._command(k) for _ in range(one.randint(1, self.commands))]
         if spoiled and not tables:
             self._spoil(*commands[-1])
         return commands

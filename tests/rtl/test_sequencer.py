@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
+from lora_lab.timing.channel_counts import AHEAD
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
-from tests.rtl.bench_rig import build, counted, run
+from tests.rtl.bench_rig import build, built, counted, run
 from tests.rtl_rig import mistaken
 from tests.unit.test_timing_control import DURATIONS, llama_plan
 
@@ -23,6 +24,12 @@ UNITS = (abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA)
 def bench() -> Path:
     """The test program over the source as it is."""
     return build("sequencer")
+
+
+@pytest.fixture(scope="module")
+def further() -> Path:
+    """The same, of a sequencer that tells the MPU AHEAD commands beyond the one that runs."""
+    return build("sequencer", folder=built("sequencer") / "further", AHEAD=AHEAD)
 
 
 # Least of what a campaign has in it, of a thousand lists. Failures by their first cause, as
@@ -42,12 +49,22 @@ RARE = {"saturated": 1}  # counters, of ten thousand lists
 @pytest.mark.parametrize("lists", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_random_lists(bench: Path, lists: int) -> None:
     """Starts, counters, records and errors; with faults, hangs, damage, aborts, resets."""
-    found = counted(run(bench, "--lists", lists, "--seed", lists))
+    has_all(counted(run(bench, "--lists", lists, "--seed", lists)), lists, LEAST)
+
+
+def has_all(found: dict[str, int], lists: int, least_of: dict[str, int]) -> None:
     assert found["lists"] == lists
-    least = {kind: number * lists // 1000 for kind, number in LEAST.items()}
+    least = {kind: number * lists // 1000 for kind, number in least_of.items()}
     least |= {kind: number * lists // 10_000 for kind, number in RARE.items()}
     few = {kind: found.get(kind, 0) for kind in least if found.get(kind, 0) < least[kind]}
     assert not few, f"{few} found, at least {least} expected"
+
+
+@pytest.mark.parametrize("lists", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_random_lists_where_the_mpu_is_told_three(further: Path, lists: int) -> None:
+    """As a card with channels has it."""
+    found = counted(run(further, "--lists", lists, "--seed", lists))
+    has_all(found, lists, LEAST | {"told_further_ahead": 300})
 
 
 @pytest.mark.parametrize(("boards", "started"), [(1, 617), (4, 814)])
@@ -116,3 +133,13 @@ def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
     mistake = build("sequencer", sources=sources, folder=tmp_path / "build", OPT="-O0")
     done = run(mistake, "--lists", 400, "--seed", 1)
     assert done.returncode == 1 and done.stderr.startswith("list ")
+
+
+@pytest.mark.slow
+def test_an_answer_of_the_command_before_is_noticed(tmp_path: Path) -> None:
+    """It would start the next one too early, which is there at once where the MPU is told three."""
+    right, wrong = "holds && of_next[1])", "holds)"
+    sources = mistaken(tmp_path, "control/unit_slot.sv", right, wrong)
+    bench = build("sequencer", sources=sources, folder=tmp_path / "build", OPT="-O0", AHEAD=AHEAD)
+    done = run(bench, "--lists", 400, "--seed", 1)
+    assert done.returncode == 1 and "too early" in done.stderr

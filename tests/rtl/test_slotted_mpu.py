@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from tests.rtl.bench_rig import build, counted, run
+from lora_lab.timing.channel_counts import AHEAD
+from tests.rtl.bench_rig import build, built, counted, run
 from tests.rtl.mpu_rig import Groups
 from tests.rtl_rig import first_then_long, mistaken
 
@@ -24,6 +25,11 @@ LEAST = {
     f"status_{abi.ERR_UNIT}": 15, f"status_{abi.ERR_SIZE}": 3, f"status_{abi.ERR_ADDRESS}": 12,
     f"status_{abi.ERR_OPCODE}": 1,
 }  # fmt: skip
+FURTHER = {  # the same with channels
+    "by_columns": 100, "columns_told_further_ahead": 50, "attention": 15, "failed_column": 5,
+    "aborts": 20, "resets": 8, "ended_told": 20, f"status_{abi.ERR_SIZE}": 3,
+}  # fmt: skip
+CHANNELS = 2
 CAMPAIGN = {"failed_write": 2, f"status_{abi.ERR_ROW}": 5}  # of 1,000 groups
 
 
@@ -32,8 +38,10 @@ def bench() -> Path:
     return build("slotted", "bench_mpu")
 
 
-def check(bench: Path, path: Path, seed: int, count: int, rows: int = 1) -> dict[str, int]:
-    Groups(seed, rows).write(path, count)
+def check(
+    bench: Path, path: Path, seed: int, count: int, rows: int = 1, **more: int
+) -> dict[str, int]:
+    Groups(seed, rows, **more).write(path, count)
     found = counted(run(bench, path, seed))
     path.unlink()
     assert found["groups"] == count
@@ -67,6 +75,26 @@ def test_arrays_of_two_rows(tmp_path: Path) -> None:
     assert not few(check(bench, tmp_path / "groups", 8, 500, rows=2), LEAST, 5)
 
 
+@pytest.fixture(scope="module")
+def wide() -> Path:
+    """With channels, and told as far ahead as their cards tell it."""
+    folder = built("slotted") / "wide"
+    return build("slotted", "bench_mpu", folder=folder, AHEAD=AHEAD, CHANNELS=CHANNELS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [pytest.param(9, 100, marks=pytest.mark.slow),
+     *(pytest.param(seed, 1000, marks=pytest.mark.long) for seed in range(10, 14))],
+)  # fmt: skip
+def test_channels_that_are_told_further_ahead(
+    wide: Path, tmp_path: Path, seed: int, count: int
+) -> None:
+    """Aborts and resets at any cycle, lines that fail, refused commands, and others between."""
+    found = check(wide, tmp_path / "groups", seed, count, channels=CHANNELS, commands=8)
+    assert not few(found, FURTHER, count // 100)
+
+
 SLOT, UNIT, PORT = "mpu/matmul_slot.sv", "mpu/mpu_unit.sv", "mpu/shared_port.sv"
 MISTAKES = [
     # the array that was told a command takes results of the other one's adapters
@@ -96,3 +124,25 @@ def test_a_mistake_is_noticed(tmp_path: Path, mistake: tuple[str, str, str]) -> 
         if done.returncode == 1 and "group " in done.stderr:
             return
     pytest.fail(f"{mistake} is not noticed")
+
+
+ARRAYS, TOLD = "mpu/integer_arrays.sv", "mpu/told_commands.sv"
+FURTHER_MISTAKES = [
+    (SLOT, "starts && !busy && parked == '0;", "starts && !busy;"),  # out of order
+    (SLOT, "      parked <= '0;\n", ""),  # by an abort
+    (TOLD, "      if (start && i + 1 < AHEAD)", "      if (i + 1 < AHEAD && 0)"),
+    (ARRAYS, "assign wide = command_told || by_columns;", "assign wide = by_columns;"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", FURTHER_MISTAKES, ids=range(len(FURTHER_MISTAKES)))
+def test_mistakes_of_what_is_told_further_ahead(
+    mistake: tuple[str, str, str], tmp_path: Path
+) -> None:
+    bench = build(
+        "slotted", "bench_mpu", sources=mistaken(tmp_path, *mistake), folder=tmp_path / "build",
+        OPT="-O0", AHEAD=AHEAD, CHANNELS=CHANNELS,
+    )  # fmt: skip
+    Groups(9, channels=CHANNELS, commands=8).write(tmp_path / "groups", 100)
+    assert run(bench, tmp_path / "groups", 9).returncode == 1

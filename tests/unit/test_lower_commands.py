@@ -10,9 +10,12 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_host.overlay import load_overlay
 from lora_sdk.compile import isa
 from lora_sdk.compile.isa import Attention, Command, Gather, Matrix, MoveRows, Vector, encode
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
+from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.placement import make_plan
 from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, MODELS, OPT_POST, board, overlay
@@ -52,6 +55,32 @@ def test_a_blocks_commands_in_order() -> None:
     post = lower(OPT_POST, plan_of(OPT_POST, 2), 0)
     assert names(post, 1) == POST_LAYER
     assert names(post, isa.NO_LAYER) == OPT_FRAME
+
+
+def test_channels_multiply_and_rotate_q_beside_the_store_of_k_and_v() -> None:
+    """Attention waits for both: they raise one counter."""
+    columns = load_overlay("lora_channels_u280")
+    config = quantized_as(LLAMA2_7B, columns.precision)
+    assert config.quantization is not None
+    config = replace(config, quantization=replace(config.quantization, kv="int8"))
+    plan = make_plan(config, columns, board(), 1)
+    found = lower(config, plan, 0, unit_scales(config))
+    first = names(found, 1).index("matrix kv")
+    assert names(found, 1)[first : first + 9] == [
+        "matrix kv", "matrix q", "rope", "quantize k", "quantize v", "kv store", "rope",
+        "quantize q", "attention",
+    ]  # fmt: skip
+    layer = [command for command in found if command.layer == 1]
+    kv, q, rope_k, _, v, store, rope_q, quantized, attention = layer[first : first + 9]
+    assert store.wait_counter == v.signal_counter
+    assert store.signal_counter == quantized.signal_counter == attention.wait_counter
+    assert attention.wait_value == 2
+    assert rope_k.wait_counter == kv.signal_counter and rope_q.wait_counter == q.signal_counter
+    assert isinstance(rope_k, Vector) and isinstance(rope_q, Vector)
+    assert rope_k.columns == rope_q.columns == 4096 and rope_k.x_offset - rope_q.x_offset == 8192
+    assert isinstance(kv, Matrix) and isinstance(q, Matrix)
+    assert (kv.n, q.n, kv.y_offset - q.y_offset) == (8192, 4096, 8192)
+    assert (kv.first - q.first, kv.bias_line - q.bias_line) == (128, 256)  # tiles, lines of scales
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)

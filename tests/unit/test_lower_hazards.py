@@ -271,7 +271,7 @@ class Graph:
 
     def _local(self, rank: int, commands: list[Command]) -> None:
         last: dict[int, int] = {}
-        signals: dict[int, tuple[int, str]] = {}
+        signals: dict[int, list[tuple[int, str]]] = defaultdict(list)
         for index, command in enumerate(commands):
             start, done = (rank, index, "start"), (rank, index, "done")
             self.after[start].add((rank, index, "data"))
@@ -285,10 +285,12 @@ class Graph:
                 self.after[rank, last[command.UNIT], "done"].add(start)
             last[command.UNIT] = index
             if command.wait_counter != abi.NO_COUNTER:
-                source, phase = signals[command.wait_counter]
-                self.after[rank, source, phase].add(start)
+                sources = signals[command.wait_counter]
+                assert len(sources) == 1 or command.wait_value == len(sources)
+                for source, phase in sources:
+                    self.after[rank, source, phase].add(start)
             by_segment = bool(command.flags & abi.FLAG_SIGNAL_SEGMENTS)
-            signals[command.signal_counter] = (index, "data" if by_segment else "done")
+            signals[command.signal_counter].append((index, "data" if by_segment else "done"))
 
     def _links(self) -> None:
         boards = len(self.lists)
@@ -397,10 +399,12 @@ def test_nor_where_boards_share_segments(config, scheme: str | None) -> None:
     assert hazards(lists) == []
 
 
+@pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("boards", [1, 4])
 @pytest.mark.parametrize(("config", "scheme"), QUANTIZED.values(), ids=QUANTIZED)
-def test_nor_of_a_quantized_model(config, scheme: str, boards: int) -> None:
-    _, lists = lists_of(quantized(config, scheme), boards)
+def test_nor_of_a_quantized_model(config, scheme: str, boards: int, columns: bool) -> None:
+    """Also where q is rotated and quantized behind the store of K and V."""
+    _, lists = lists_of(quantized(config, scheme), boards, columns=columns)
     assert hazards(lists) == []
 
 

@@ -118,3 +118,10 @@ def test_memory_is_beside_the_product_and_ahead_by_the_buffer() -> None:
     assert schedule(ops, 30.0).cycles == 80 + 40 + 50  # thirty cycles of bytes came in the gap
     assert schedule(ops, 1e9).cycles == 80 + 80 + 10  # the product itself is the limit then
     assert schedule(ops).stall == 60
+
+
+def test_memory_begins_when_the_unit_is_told() -> None:
+    """Of a unit that is told its next operator, or the two behind the one that runs."""
+    ops = [op(MPU, 50.0, stream=10.0), op(MPU, 40.0), op(MPU, 50.0, stream=100.0)]
+    assert schedule(ops, 1e9).cycles == 50 + 100
+    assert schedule(ops, 1e9, ahead=2).cycles == 50 + 40 + 50  # from 10 on

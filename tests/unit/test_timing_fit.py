@@ -25,7 +25,7 @@ BUDGET = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yaml").read_text())
 SOURCE, CHANNELS = "source-u280", "channels-u280"
 FITS = {
     SOURCE: True,
-    CHANNELS: False,
+    CHANNELS: True,
     "lora-f": True,
     "lora-q": True,
     "own-u280-4096": True,

@@ -14,6 +14,7 @@ module attention_slot
     input  logic         unit_announce,
     input  logic [511:0] unit_line,
     input  logic [6:0]   unit_rows,
+    output logic         room,                   // for one more announce
     input  logic         unit_start,
     input  logic         unit_abort,
     output logic         unit_idle,
@@ -240,6 +241,7 @@ module attention_slot
       state <= IDLE;
     end
   end
+  assign room = !held;
   assign over = state == RUN && !busy && !begins;
   assign unit_idle = (state == IDLE || over) && !held && command_ready && !write_open;
   unit_run runs (

@@ -20,6 +20,7 @@ module card
     parameter int CHANNELS      = 0,       // as mpu_unit has them: channel i reads bank i by a port of its own
     parameter int BANKS         = CHANNELS > 0 ? CHANNELS : 1,
     parameter int ATTENTIONS    = CHANNELS > 0 ? 4 : 1,  // as mpu_unit has them
+    parameter int AHEAD         = CHANNELS > 0 ? 3 : 1,  // as mpu_unit has it: two matmuls, and attention between them
     parameter int PIPES         = CHANNELS > 0 ? 16 : 0,  // as vector_unit has them
     parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
 ) (
@@ -174,7 +175,8 @@ module card
   groups_t segments;
   control #(
       .ONCHIP_BYTES(ONCHIP_BYTES),
-      .CYCLES_PER_MS(CYCLES_PER_MS)
+      .CYCLES_PER_MS(CYCLES_PER_MS),
+      .MPU_AHEAD(AHEAD)
   ) its_control (
       .clk(clk),
       .rst(rst),
@@ -560,7 +562,8 @@ module card
       .TILES(TILES),
       .TAG_BITS(TAG_BITS),
       .CHANNELS(CHANNELS),
-      .ATTENTIONS(ATTENTIONS)
+      .ATTENTIONS(ATTENTIONS),
+      .AHEAD(AHEAD)
   ) mpu_here (
       .clk(mpu_clk),
       .rst(rst),

@@ -8,7 +8,8 @@ module control
   import rv32_types::*;
 #(
     parameter int ONCHIP_BYTES  = 16 << 20,
-    parameter int CYCLES_PER_MS = 200_000
+    parameter int CYCLES_PER_MS = 200_000,
+    parameter int MPU_AHEAD     = 1  // as sequencer has it
 ) (
     input  logic                  clk,
     input  logic                  rst,
@@ -231,7 +232,9 @@ module control
       .last_index(last_index),
       .blame(blame)
   );
-  sequencer runs (
+  sequencer #(
+      .MPU_AHEAD(MPU_AHEAD)
+  ) runs (
       .clk(clk),
       .rst(rst),
       .start(start),

@@ -5,7 +5,9 @@
 module sequencer
   import abi_types::*;
   import sequencer_types::*;
-(
+#(
+    parameter int MPU_AHEAD = 1  // commands that the MPU is told beyond the one that runs; other units one
+) (
     input  logic                    clk,
     input  logic                    rst,
     // the run
@@ -44,10 +46,10 @@ module sequencer
     input  logic                    r_last,
     input  logic                    r_error,
     // units; bit 0 is CONTROL's and unused
-    output logic [UNITS-1:0]        unit_announce,  // one cycle: `unit_line` is its next command
+    output logic [UNITS-1:0]        unit_announce,  // one cycle: `unit_line` is its next command, behind those it was told
     output logic [511:0]            unit_line,
     output logic [6:0]              unit_rows,
-    output logic [UNITS-1:0]        unit_start,     // one cycle: what was announced
+    output logic [UNITS-1:0]        unit_start,     // one cycle: the first that was announced and did not start
     output logic                    unit_abort,     // one cycle: what runs and what was announced
     output logic [UNITS-1:0][13:0]  run_index,      // what each unit runs, from its start to its result
     output logic [UNITS-1:0][6:0]   run_rows,
@@ -149,7 +151,7 @@ module sequencer
   );
 
   // --- one slot a unit ---------------------------------------------------------------------------
-  logic [UNITS-1:0] load, asked, answered, asks, go, pass, retire, note, held, valid, ready, running;
+  logic [UNITS-1:0] load, asked, answered, asks, go, pass, retire, note, held, room, valid, ready, running;
   logic raised, holds;
   command_t decoded;
   command_t next[UNITS], run[UNITS];
@@ -167,7 +169,9 @@ module sequencer
         .found(found[u]),
         .index(scan_index[u])
     );
-    unit_slot slot (
+    unit_slot #(
+        .AHEAD(u == LORA_UNIT_MPU ? MPU_AHEAD : 1)
+    ) slot (
         .clk(clk),
         .rst(rst),
         .start(start),
@@ -186,6 +190,7 @@ module sequencer
         .note(note[u]),
         .noted(noted),
         .held(held[u]),
+        .room(room[u]),
         .valid(valid[u]),
         .ready(ready[u]),
         .next(next[u]),
@@ -218,7 +223,7 @@ module sequencer
     claim = '0;
     reading[0] = '0;
     for (int u = UNITS - 1; u >= 0; u--)
-      if (active && found[u] && !held[u] && !hold_units) reading[0] = '{1'b1, 3'(u), scan_index[u]};
+      if (active && found[u] && room[u] && !hold_units) reading[0] = '{1'b1, 3'(u), scan_index[u]};
     if (reading[0].valid) claim[reading[0].unit] = 1'b1;
     read_where = reading[0].index[8:0];
   end

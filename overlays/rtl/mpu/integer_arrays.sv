@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // INT8 matmuls of a card with channels, one unit to matmul_slot: what lies by columns over the channels' banks and has no
 // adapters goes to the channels, each behind its bank; the rest to the array behind the units' port. One command at a time.
-// An announced command's weights are read ahead until the channels' buffers are full, while another command runs too.
+// Announced commands' weights are read ahead until the channels' buffers are full, while another command runs too: QUEUE of
+// them, the running one in it.
 // A line that no arena covers or that memory cannot read ends a command of the channels where it is used, one of the array
 // when it comes. Abort, reset: as port/unit_port.sv has them; a command is taken when both have ended.
 module integer_arrays
@@ -11,7 +12,7 @@ module integer_arrays
     parameter int CHANNELS = 4,    // as channel_matmul has them, and the next; banks are 0 .. CHANNELS-1
     parameter int CHANNEL_ROWS = 2,  // not less than ROWS: matmul_slot lets so many rows of y lie over x
     parameter int QUEUE = 2,
-    parameter int LINES = 4096,
+    parameter int LINES = 8192,    // of a channel's buffer: 512 KiB
     parameter int FINISHERS = 8,
     parameter int ROWS = 1,        // as mpu_int8 has them, and the rest
     parameter int DEPTH = 8,
@@ -22,11 +23,12 @@ module integer_arrays
     input  logic         rst,
     input  logic         abort_valid,
     output logic         idle,
-    output logic         early,          // `command` may be announced although not idle
+    output logic         early,          // `command` may be announced although not idle, and is held here then
     input  logic         announce_valid,
     input  logic         command_valid,
     output logic         command_ready,
-    input  command_t     command,        // held from announce to start
+    input  logic         command_told,   // with command_valid: start what was announced first; `command` is another one
+    input  command_t     command,        // held from announce to start, unless it is held here
     output logic         done,
     output logic         refused,        // one cycle: a line that no arena covers
     output logic         failed,          // one cycle: one that memory could not read
@@ -72,7 +74,7 @@ module integer_arrays
   end
 
   // --- which of them -----------------------------------------------------------------------------
-  logic by_columns, told, wide_start, wide_ready, starts_wide, array_idle, array_ready, array_done, wide_idle, wide_failed;
+  logic by_columns, wide, wide_start, wide_ready, starts_wide, array_idle, array_ready, array_done, wide_idle, wide_failed;
   logic [PARTS-1:0] refused_here, failed_here;  // lines of each
   logic [31:0] array_count, array_row;
   result_t result;
@@ -80,10 +82,14 @@ module integer_arrays
   result_t last;  // its counts
   /* verilator lint_on UNUSEDSIGNAL */
   logic last_wide;  // of the command that was started last
+  logic tells_wide;
+  logic [$clog2(QUEUE):0] told;  // the channels, and not started
   assign by_columns = command.bank_first == 6'd0 && 32'(command.bank_count) == CHANNELS &&
       {8'd0, command.merge} == (command.k + 16'd127) >> 7 && !command.adapted && command.k <= 16'(MAX_K);
-  assign wide_start = command_valid && by_columns;
-  assign command_ready = array_ready && wide_ready;
+  assign wide = command_told || by_columns;
+  assign wide_start = command_valid && wide;
+  assign tells_wide = (announce_valid && by_columns) || (wide_start && told == '0);
+  assign command_ready = array_ready && (told != '0 || wide_ready);  // what they were told waits for its start alone
   assign idle = array_idle && wide_idle;
   assign early = by_columns && wide_ready;
   assign wide_failed = result.valid && (result.status == ENDED_FAILED || result.status == ENDED_ADDRESS);
@@ -93,13 +99,10 @@ module integer_arrays
   assign {nonfinite_count, nonfinite_row} =
       last_wide ? {last.nonfinite_count, last.nonfinite_row} : {array_count, array_row};
   always_ff @(posedge clk) begin
-    if (announce_valid && by_columns) told <= 1'b1;
-    if (command_valid) begin
-      told <= 1'b0;
-      last_wide <= by_columns;
-    end
+    told <= told + ($clog2(QUEUE) + 1)'(tells_wide) - ($clog2(QUEUE) + 1)'(wide_start);
+    if (command_valid) last_wide <= wide;
     if (result.valid) last <= result;
-    if (rst || abort_valid || wide_failed) told <= 1'b0;
+    if (rst || abort_valid || wide_failed) told <= '0;
   end
 
   // --- the units' port: lines for channels have a kind of their own --------------------------------
@@ -160,7 +163,7 @@ module integer_arrays
       .abort_valid(abort_valid),
       .idle(array_idle),
       .announce_valid(announce_valid && !by_columns),
-      .command_valid(command_valid && !by_columns),
+      .command_valid(command_valid && !wide),
       .command_ready(array_ready),
       .k(command.k),
       .n(command.n),
@@ -243,7 +246,7 @@ module integer_arrays
       .rst(rst),
       .abort_valid(abort_valid),
       .idle(wide_idle),
-      .announce_valid((announce_valid && by_columns) || (wide_start && !told)),
+      .announce_valid(tells_wide),
       .announce_ready(wide_ready),
       .command(command),
       .start_valid(wide_start),
@@ -261,6 +264,7 @@ module integer_arrays
 
 `ifndef SYNTHESIS
   always_ff @(posedge clk) if (!rst) begin
+    assert (!command_valid || !command_told || told != '0) else $fatal(1, "a start of a command that was not announced");
     assert (!wide_start || starts_wide) else $fatal(1, "a command that the channels do not take");
     assert (!announce_valid || idle || early) else $fatal(1, "a command is announced while another one runs");
     assert (!result.valid || result.status == ENDED_DONE || wide_failed)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls and the adapters' A*x as a part of a unit of the sequencer: checks a command as the kernels do, with their
 // status, as soon as it is told; lets its array fetch weights meanwhile; starts array and adapter unit, and tells
-// the result. Rows in other banks than the on-chip buffer, weights and tables are checked by the memory port while
+// the result. What channels have been told they hold themselves, so the command behind it is checked at once and may be
+// announced too. Rows in other banks than the on-chip buffer, weights and tables are checked by the memory port while
 // they run. What the arrays cannot do is refused: K beyond MAX_K, rows that begin between lines, rows written over
 // others that are still to be read.
 module matmul_slot
@@ -9,7 +10,8 @@ module matmul_slot
   import mpu_types::*;
 #(
     parameter int ROWS  = 1,               // the arrays'
-    parameter int MAX_K = 32 * MAX_UNITS - 1
+    parameter int MAX_K = 32 * MAX_UNITS - 1,
+    parameter int AHEAD = 1                // commands that may be told and did not start
 ) (
     input  logic              clk,
     input  logic              rst,
@@ -17,6 +19,7 @@ module matmul_slot
     input  logic              unit_announce,
     input  logic [511:0]      unit_line,
     input  logic [6:0]        unit_rows,
+    output logic              room,                  // for one more announce
     input  logic              unit_start,
     input  logic              unit_abort,
     output logic              unit_idle,
@@ -44,12 +47,13 @@ module matmul_slot
     output logic [MATMUL-1:0] command_valid,
     input  logic [MATMUL-1:0] command_ready,
     input  logic [MATMUL-1:0] idle,
-    input  logic [MATMUL-1:0] early,                 // the next command may be announced while one runs here
+    input  logic [MATMUL-1:0] early,                 // `array_command` may be announced while one runs here, and is held there
     input  logic [MATMUL-1:0] done,
     input  logic [MATMUL-1:0][31:0] nonfinite_count,
     input  logic [MATMUL-1:0][31:0] nonfinite_row,
     input  logic [1:0]        verdict,               // of adapter
     input  logic [5:0]        adapter_row,
+    output logic              command_told,          // with command_valid: the first announced one, not `array_command`
     output command_t          array_command,
     output logic              down,
     output logic [15:0]       matrix,
@@ -63,6 +67,7 @@ module matmul_slot
   logic [511:0] told;
   logic [6:0] told_rows, rows;
   logic told_here, starts, announced, begins, busy;
+  assign room = !told_here;
 
   // An adapter's command has its fields where a matmul has them.
   function automatic matrix_record_t fields_of(input logic [511:0] line);
@@ -85,7 +90,7 @@ module matmul_slot
   // --- fields --------------------------------------------------------------------------------------
   logic [7:0] kind;
   logic [3:0] group;
-  logic four_bit, integers, known, row_scales, has_h;
+  logic four_bit, integers, known, row_scales, has_h, selected;
   units_t units;
   assign kind = command.weight_type & 8'(LORA_WEIGHT_TYPE_MASK);
   assign group = command.weight_type[7:4];
@@ -95,6 +100,7 @@ module matmul_slot
   assign known = four_bit ? group >= 4'd5 && group <= 4'd7
                           : (kind == 8'(LORA_WEIGHT_FP16) || kind == 8'(LORA_WEIGHT_INT8)) && group == 4'd0;
   assign row_scales = !down && (command.flags & 16'(LORA_FLAG_ROW_SCALES)) != '0;
+  assign selected = (command.flags & 16'(LORA_FLAG_SELECTED)) != '0;
   assign has_h = down || command.adapter != '0;
   always_comb begin
     units = '0;
@@ -214,9 +220,15 @@ module matmul_slot
   logic run_selected, early_refused, early_failed, late_refused, late_failed, nothing;
   logic run_valid, run_ready, run_done, run_abort, looks, at_end;
   logic [5:0] look_row;
-  logic may_announce;
+  logic may_announce, kept, parks, begins_parked;
+  // Those that wait in the channels for their start, the oldest first: only whether rows are selected ones.
+  localparam int COUNT = $clog2(AHEAD + 1);
+  logic [AHEAD-1:0] parked_selected;
+  logic [COUNT-1:0] parked;
+  assign parks = state == CHECKED && announced && kept && !begins;
+  assign begins_parked = parked != '0 && starts && !busy;
   assign nothing = !down && command.n == '0;
-  assign begins = state == CHECKED && starts && !busy;
+  assign begins = state == CHECKED && starts && !busy && parked == '0;
   assign of_next = state == CHECKED && announced ? units : '0;
   assign may_announce = state == CHECKED && !announced && status == 8'(LORA_OK) && !nothing && !down;
   always_comb begin
@@ -226,6 +238,17 @@ module matmul_slot
   assign at_end = run_valid ? run_ready : result_valid;
   always_ff @(posedge clk) begin
     if (unit_start) starts <= 1'b1;
+    for (int i = 0; i < AHEAD; i++) begin
+      if (begins_parked && i + 1 < AHEAD) parked_selected[i] <= parked_selected[(i+1)%AHEAD];
+      if (parks && parked - COUNT'(begins_parked) == COUNT'(i)) parked_selected[i] <= selected;
+    end
+    parked <= parked + COUNT'(parks) - COUNT'(begins_parked);
+    if (begins_parked) begin
+      starts <= 1'b0;
+      run_units <= units_t'(1) << INT8_ARRAY;
+      run_selected <= parked_selected[0];
+      command_told <= 1'b1;
+    end
     unique case (state)
       EMPTY:
       if (told_here) begin
@@ -250,14 +273,16 @@ module matmul_slot
       end
       CHECKED: begin
         if (announce_valid != '0) announced <= 1'b1;
+        if (announce_valid != '0) kept <= early[INT8_ARRAY] && integers;
         if ((line_refused & of_next) != '0) early_refused <= 1'b1;
         if ((line_error & of_next) != '0) early_failed <= 1'b1;
         if (begins) begin
           starts <= 1'b0;
           run_units <= units;
-          run_selected <= (command.flags & 16'(LORA_FLAG_SELECTED)) != '0;
+          run_selected <= selected;
+          command_told <= 1'b0;
           state <= TELL;
-        end
+        end else if (parks) state <= EMPTY;
       end
       default: if (at_end) state <= EMPTY;
     endcase
@@ -266,6 +291,7 @@ module matmul_slot
     if (unit_announce) {told_here, told, told_rows} <= {1'b1, unit_line, unit_rows};
     if (rst || unit_abort) begin
       {told_here, starts} <= 2'b00;
+      parked <= '0;
       state <= EMPTY;
     end
   end
@@ -281,14 +307,14 @@ module matmul_slot
   assign run_done = done[which];
   assign row = looks ? look_row : adapter_row;
   assign row_selected = run_selected;
-  assign unit_idle = idle == '1 && !told_here && state == EMPTY && !busy && !write_open;
+  assign unit_idle = idle == '1 && !told_here && state == EMPTY && parked == '0 && !busy && !write_open;
   unit_run runs (
       .clk(clk),
       .rst(rst),
       .unit_abort(unit_abort),
-      .start(begins),
-      .status(status),
-      .nothing(nothing),
+      .start(begins || begins_parked),
+      .status(begins_parked ? 8'(LORA_OK) : status),
+      .nothing(nothing && !begins_parked),
       .busy(busy),
       .abort_valid(run_abort),
       .command_valid(run_valid),

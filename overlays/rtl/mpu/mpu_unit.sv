@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MPU of a board, as one unit of the sequencer: a group of each matmul array (FP16 and W4A16; INT8 and W4A8),
 // adapters' products and attention, behind the slots that check their commands, on one memory port. The next command is
-// checked, and its weights are fetched, while another one runs. With CHANNELS, INT8 matmuls have banks' ports of their own,
+// checked, and its weights are fetched, while another one runs; of channels also weights of those after it, up to AHEAD. With CHANNELS, INT8 matmuls have banks' ports of their own,
 // and so do attention units for K and V.
 module mpu_unit
-  import abi_types::*;
   import attention_types::*;
   import mpu_types::*;
 #(
@@ -17,7 +16,8 @@ module mpu_unit
     parameter int TAG_BITS = 18,
     parameter int CHANNELS = 0,  // of integer_arrays, each behind its bank; 0: the INT8 array alone
     parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1,
-    parameter int ATTENTIONS = 1  // 1; or 2, 4, 8 of attention_units, with CHANNELS
+    parameter int ATTENTIONS = 1,  // 1; or 2, 4, 8 of attention_units, with CHANNELS
+    parameter int AHEAD = 1  // commands that it may be told beyond the one that runs
 ) (
     input  logic          clk,
     input  logic          rst,
@@ -110,16 +110,22 @@ module mpu_unit
     input  logic [ATTENTIONS-1:0] kv_line_error
     /* verilator lint_on UNUSEDSIGNAL */
 );
+  localparam int QUEUE = 1 << $clog2(AHEAD + 1);  // of the channels: the one that runs, too
   localparam int UNIT_TAG = TAG_BITS - 2;
   typedef logic [UNITS-1:0] units_t;
 
   // --- which slot has the next command, and which one runs -------------------------------------------
-  logic attends_next, attends, for_attention;
-  assign for_attention = unit_line[7:0] == 8'(LORA_CMD_ATTENTION);
-  always_ff @(posedge clk) begin
-    if (unit_announce) attends_next <= for_attention;
-    if (unit_start) attends <= attends_next;
-  end
+  logic attends_next, attends, tell_matmul, tell_attention, matmul_room, attention_room, all_told;
+  logic [511:0] told_line;
+  logic [6:0] told_rows;
+  told_commands #(
+      .AHEAD(AHEAD)
+  ) told (
+      .clk(clk), .clear(rst || unit_abort), .announce(unit_announce), .line(unit_line), .rows(unit_rows), .start(unit_start),
+      .room_for_matmul(matmul_room), .room_for_attention(attention_room), .tell_matmul(tell_matmul),
+      .tell_attention(tell_attention), .told_line(told_line), .told_rows(told_rows), .attends(attends_next), .empty(all_told)
+  );
+  always_ff @(posedge clk) if (unit_start) attends <= attends_next;
 
   // --- units' sides of the memory port ---------------------------------------------------------------
   units_t asks_read, read_taken, line_here, refused, failed, asks_write, write_taken;
@@ -149,7 +155,10 @@ module mpu_unit
   logic down;
   logic [1:0] verdict;
   logic [MATMUL-1:0] lines_refused, lines_failed;  // of the command that runs, or the one that was told
-  logic early;                                     // integer_arrays take the next one already
+  logic early;                                     // integer_arrays take the next one already, for channels
+  /* verilator lint_off UNUSEDSIGNAL */            // without CHANNELS
+  logic start_told;                                // what they were told first
+  /* verilator lint_on UNUSEDSIGNAL */
   logic [15:0] matrix;
   logic [31:0] h_offset, h_stride;
   logic [5:0] adapter_row;
@@ -159,10 +168,10 @@ module mpu_unit
   logic [7:0] matmul_status;
   logic [31:0] matmul_count, matmul_first;
   matmul_slot #(
-      .ROWS(ROWS)
+      .ROWS(ROWS), .AHEAD(AHEAD)
   ) matmuls (
-      .clk(clk), .rst(rst), .unit_announce(unit_announce && !for_attention), .unit_line(unit_line),
-      .unit_rows(unit_rows), .unit_start(unit_start && !attends_next), .unit_abort(unit_abort),
+      .clk(clk), .rst(rst), .unit_announce(tell_matmul), .unit_line(told_line),
+      .unit_rows(told_rows), .room(matmul_room), .unit_start(unit_start && !attends_next), .unit_abort(unit_abort),
       .unit_idle(matmul_idle), .result_valid(matmul_valid), .result_ready(result_ready && !attends),
       .result_state(matmul_state), .result_status(matmul_status), .result_nonfinite_count(matmul_count),
       .result_nonfinite_row(matmul_first), .onchip_bytes(list_onchip_bytes), .adapter_columns(list_adapter_columns),
@@ -170,7 +179,8 @@ module mpu_unit
       .line_error(lines_failed), .write_refused(write_refused), .write_error(write_error),
       .write_open(write_open), .abort_valid(matmul_abort), .announce_valid(announce), .command_valid(start),
       .command_ready(ready), .idle(idle), .early(MATMUL'(early) << INT8_ARRAY), .done(done), .nonfinite_count(counts),
-      .nonfinite_row(first_rows), .verdict(verdict), .adapter_row(adapter_row), .array_command(command), .down(down),
+      .nonfinite_row(first_rows), .verdict(verdict), .adapter_row(adapter_row), .command_told(start_told),
+      .array_command(command), .down(down),
       .matrix(matrix), .h_offset(h_offset), .h_stride(h_stride)
   );
 
@@ -238,11 +248,11 @@ module mpu_unit
       {lines_refused[INT8_ARRAY], lines_failed[INT8_ARRAY]} = {wide_refused, wide_failed};
     end
     integer_arrays #(
-        .CHANNELS(CHANNELS), .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48)
+        .CHANNELS(CHANNELS), .ROWS(ROWS), .DEPTH(DEPTH), .DSP58(DSP58), .DSP48(DSP48), .QUEUE(QUEUE)
     ) int8 (
         .clk(clk), .rst(rst), .abort_valid(matmul_abort[INT8_ARRAY]), .idle(idle[INT8_ARRAY]), .early(early),
         .announce_valid(announce[INT8_ARRAY]), .command_valid(start[INT8_ARRAY]), .command_ready(ready[INT8_ARRAY]),
-        .command(command), .done(done[INT8_ARRAY]), .refused(wide_refused), .failed(wide_failed),
+        .command_told(start_told), .command(command), .done(done[INT8_ARRAY]), .refused(wide_refused), .failed(wide_failed),
         .nonfinite_count(counts[INT8_ARRAY]), .nonfinite_row(first_rows[INT8_ARRAY]),
         .stripe_log(stripe_logs[INT8_ARRAY]), .stripe_valid(stripes_valid[INT8_ARRAY]),
         .stripe_values(stripes[INT8_ARRAY]), .values_free(values_free), .values_valid(integers_valid),
@@ -295,8 +305,8 @@ module mpu_unit
   attention_slot #(
       .MAX_POSITIONS(32 * TILES)
   ) attention_commands (
-      .clk(clk), .rst(rst), .unit_announce(unit_announce && for_attention), .unit_line(unit_line),
-      .unit_rows(unit_rows), .unit_start(unit_start && attends_next), .unit_abort(unit_abort),
+      .clk(clk), .rst(rst), .unit_announce(tell_attention), .unit_line(told_line),
+      .unit_rows(told_rows), .room(attention_room), .unit_start(unit_start && attends_next), .unit_abort(unit_abort),
       .unit_idle(attention_idle), .result_valid(attention_valid), .result_ready(result_ready && attends),
       .result_state(attention_state), .result_status(attention_status), .result_nonfinite_count(attention_count),
       .result_nonfinite_row(attention_first), .onchip_bytes(list_onchip_bytes), .kv_type(list_kv_type),
@@ -374,7 +384,7 @@ module mpu_unit
   end
 
   // --- of the one that runs --------------------------------------------------------------------------
-  assign unit_idle = matmul_idle && attention_idle;
+  assign unit_idle = matmul_idle && attention_idle && all_told;
   assign row = attends ? attention_row : matmul_row;
   assign row_selected = attends ? attention_selected : matmul_selected;
   assign result_valid = attends ? attention_valid : matmul_valid;

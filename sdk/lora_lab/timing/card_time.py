@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lora_lab.timing.card_costs import CONTROL, CardCosts, card_costs
 from lora_lab.timing.card_step import CardStep
-from lora_lab.timing.channel_counts import LINES, channel_lines, on_channels
+from lora_lab.timing.channel_counts import AHEAD, LINES, channel_lines, on_channels
 from lora_lab.timing.list_ops import fixed_fields
 from lora_lab.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_lab.timing.ops import CONTROL as CONTROL_UNIT
@@ -86,7 +86,7 @@ class CardTiming:
             op.stream = self._stream(command, step)
             ops.append(op)
         ops = [op if op.compute else replace(op, start=0.0) for op in ops]
-        timeline = schedule(ops, LINES / self.costs.line_rate, keep=True)
+        timeline = schedule(ops, LINES / self.costs.line_rate, keep=True, ahead=AHEAD)
         return CardTime(timeline.cycles + self.besides(step), timeline, ops)
 
     def _stream(self, command: isa.Command, step: CardStep) -> float:

@@ -15,7 +15,8 @@ from lora_lab.timing.vector_counts import CHUNK, Counts
 from lora_sdk.compile.isa import Matrix
 
 ROWS = 2  # CHANNEL_ROWS of integer_arrays.sv
-LINES = 4096  # of a channel's buffer, LINES of the same
+LINES = 8192  # of a channel's buffer, LINES of the same
+AHEAD = 3  # commands that the MPU is told beyond the one that runs, AHEAD of card.sv
 FINISHERS = 8  # FINISHERS of channel_matmul.sv: neighbours share one
 FINISH = 36  # cycles from tile to tile of a finisher
 

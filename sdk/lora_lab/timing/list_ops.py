@@ -136,11 +136,11 @@ def fixed_fields(
 ) -> Iterator[tuple[isa.Command, dict[str, Any], Any]]:
     """Each command with the fields that do not depend on the step (unit, names, dependencies), and
     the cache key of its cost."""
-    signals: dict[int, int] = {}
+    signals: dict[int, list[int]] = {}
     for index, command in enumerate(commands):
         after: tuple[int, ...] = ()
         if command.wait_counter != abi.NO_COUNTER:
-            after = (signals[command.wait_counter],)
+            after = tuple(signals[command.wait_counter])
         segments = bool(command.flags & abi.FLAG_WAIT_SEGMENTS)
         fields = {
             "unit": UNITS[command.UNIT],
@@ -154,7 +154,7 @@ def fixed_fields(
         votes = bool(command.flags & abi.FLAG_VOTES)
         yield command, fields, (type(command), selected, votes, *_sizes(command))
         if command.signal_counter != abi.NO_COUNTER:
-            signals[command.signal_counter] = index
+            signals.setdefault(command.signal_counter, []).append(index)
 
 
 def _sizes(command: isa.Command) -> tuple[Any, ...]:

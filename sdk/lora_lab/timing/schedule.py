@@ -1,12 +1,13 @@
 """Schedules operators: start and end of each, and the breakdown of the time.
 
 Units run in order and in parallel. Memory prefetch is limited by the prefetch buffer, and begins no
-sooner than the unit begins the operator before: control tells it one command ahead. An operator
-after a gather works on local data first (III.B, the fourth method), so only the part of the gather
-beyond that is exposed."""
+sooner than the unit begins the operator before: control tells it one command ahead, or `ahead` of
+them. An operator after a gather works on local data first (III.B, the fourth method), so only the
+part of the gather beyond that is exposed."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,12 +39,17 @@ class Timeline:
 
 
 def schedule(
-    ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False, since: float = 0.0
+    ops: Sequence[Op],
+    prefetch_cycles: float = 0.0,
+    keep: bool = False,
+    since: float = 0.0,
+    ahead: int = 1,
 ) -> Timeline:
     """Time `ops`. `prefetch_cycles`: size of the prefetch buffer in cycles of streaming. `keep`:
-    also return the spans. `since`: cycles that others took, which `by` leaves out."""
+    also return the spans. `since`: cycles that others took, which `by` leaves out. `ahead`:
+    operators that a unit is told beyond the one that runs, at least 1."""
     unit_free: dict[str, float] = {}
-    told: dict[str, float] = {}  # when a unit began its last operator
+    told: dict[str, deque[float]] = {}  # when a unit began its last `ahead` operators
     begins = [0.0] * len(ops)
     ends = [0.0] * len(ops)
     by = dict.fromkeys((*CATEGORIES, "start_up", "link_exposed"), 0.0)
@@ -61,7 +67,7 @@ def schedule(
                 begin = max(begin, ends[other])
         work = op.compute
         if op.stream:
-            earliest = max(memory, begin + op.start - prefetch_cycles, told.get(op.unit, 0.0))
+            earliest = max(memory, begin + op.start - prefetch_cycles, _known(told, op.unit, ahead))
             memory = earliest + op.stream
             work = max(work, memory - begin - op.start)
         end = begin + op.start + work
@@ -70,7 +76,8 @@ def schedule(
             exposed = max(0.0, gathered + (1.0 - op.local) * work - end)
             end += exposed
         begins[index], ends[index] = begin, end
-        unit_free[op.unit], told[op.unit] = end, begin
+        unit_free[op.unit] = end
+        told.setdefault(op.unit, deque(maxlen=ahead)).append(begin)
         busy[op.unit] = busy.get(op.unit, 0.0) + op.start + op.compute
         if op.unit == ROUTER:
             linked += end - begin
@@ -82,6 +89,12 @@ def schedule(
     hidden = max(0.0, linked - by["link_exposed"])
     spans = tuple(Span(i, begins[i], ends[i]) for i in range(len(ops))) if keep else ()
     return Timeline(max(ends, default=0.0), by, hidden, stall, busy, spans)
+
+
+def _known(told: dict[str, deque[float]], unit: str, ahead: int) -> float:
+    """When a unit is told its next operator: as it begins the one `ahead` before it."""
+    begun = told.get(unit)
+    return begun[0] if begun and len(begun) == ahead else 0.0
 
 
 def _covered(ops: Sequence[Op], index: int) -> bool:

@@ -21,8 +21,11 @@ class Event:
     segments: bool = False
 
 
+ANY = -1  # unit of an event that several units signal
+
+
 class Builder:
-    """Builds a command list. A list uses no counter twice."""
+    """Builds a command list. A list uses no counter twice, but those that `both` joins."""
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
@@ -39,11 +42,19 @@ class Builder:
             if after.segments:
                 flags |= abi.FLAG_WAIT_SEGMENTS | abi.FLAG_WAIT_GROUPS
         segments = bool(flags & abi.FLAG_SIGNAL_SEGMENTS)
-        counter = self._take(abi.SEGMENTS if segments else 1)
+        counter = fields.pop("signal_counter", None)
+        if counter is None:
+            counter = self._take(abi.SEGMENTS if segments else 1)
         self.commands.append(
             kind(flags=flags, signal_counter=counter, layer=self.layer, **waits, **fields)
         )
         return Event(kind.UNIT, counter, segments=segments)
+
+    def both(self, first: Event, kind: type[Command], after: Event | None, **fields: Any) -> Event:
+        """Appends a command that signals the counter of `first` too. Its event is that both have
+        happened."""
+        self.emit(kind, after, signal_counter=first.counter, **fields)
+        return Event(ANY, first.counter, value=first.value + 1)
 
     def gather(self, after: Event | None, segments: bool, **fields: Any) -> Event:
         """A gather. With `segments`, its event is the arrival of each of the eight segments."""

@@ -30,7 +30,7 @@ def quantize_qkv(part: Lowering, after: Event | None, store: StoreKv) -> Event |
 
 def store_operands(part: Lowering, source: Buffer) -> dict[str, int]:
     """KV_STORE's fields of k and v."""
-    kind, (q, kv) = kv_of(part.config), _columns(part)
+    kind, (q, kv) = kv_of(part.config), qkv_columns(part)
     if kind.static:
         return _store(part.buffer("qkv8"), q, kv, 1)
     if not kind.by_head:
@@ -68,7 +68,7 @@ def query_rows(part: Lowering, source: Buffer) -> tuple[OnchipBuffer, int]:
     return part.own(source), FP16_BYTES
 
 
-def _columns(part: Lowering) -> tuple[int, int]:
+def qkv_columns(part: Lowering) -> tuple[int, int]:
     """Columns of q, and of k or v, on this board."""
     share, head_dim = part.board.share, part.config.head_dim
     return len(share.q_heads) * head_dim, len(share.kv_heads) * head_dim
@@ -81,30 +81,37 @@ def _store(buffer: OnchipBuffer, first: int, kv: int, size: int) -> dict[str, in
 
 
 def _static(part: Lowering, after: Event | None, store: StoreKv) -> Event | None:
-    """q, k and v by the layer's static scales, all in `qkv8`."""
-    assert store.layer is not None
-    scales = part.scales.of_layer(store.layer)
-    q, kv = _columns(part)
-    source, target = part.own(store.source), part.buffer("qkv8")
-    runs = (("q", range(q), scales.q), ("k", range(q, q + kv), scales.k),
-            ("v", range(q + kv, q + 2 * kv), scales.v))  # fmt: skip
-    for name, columns, scale in runs:
-        after = part.builder.emit(
-            Vector,
-            after,
-            what=f"quantize {name}",
-            op=abi.VEC_QUANTIZE,
-            columns=len(columns),
-            scalar=reciprocal_bits(scale),
-            **_moved("x", part, source, columns.start * FP16_BYTES),
-            **_moved("y", part, target, columns.start),
-        )
+    """q, k and v by the layer's static scales, all in `qkv8`; without q where it comes last."""
+    for name in "kv" if part.queries_last else "qkv":
+        after = part.builder.emit(Vector, after, **_by_scale(part, store, name))
     return after
+
+
+def quantized_queries(part: Lowering, store: StoreKv) -> dict[str, Any]:
+    """VECTOR's fields of q by the layer's static scale."""
+    return _by_scale(part, store, "q")
+
+
+def _by_scale(part: Lowering, store: StoreKv, name: str) -> dict[str, Any]:
+    assert store.layer is not None
+    scales, (q, kv) = part.scales.of_layer(store.layer), qkv_columns(part)
+    columns, scale = {
+        "q": (range(q), scales.q), "k": (range(q, q + kv), scales.k),
+        "v": (range(q + kv, q + 2 * kv), scales.v),
+    }[name]  # fmt: skip
+    return {
+        "what": f"quantize {name}",
+        "op": abi.VEC_QUANTIZE,
+        "columns": len(columns),
+        "scalar": reciprocal_bits(scale),
+        **_moved("x", part, part.own(store.source), columns.start * FP16_BYTES),
+        **_moved("y", part, part.buffer("qkv8"), columns.start),
+    }
 
 
 def _by_head(part: Lowering, after: Event | None, source: Buffer) -> Event | None:
     """k and v in `kv8`, their scales in `kv_scales`; q stays FP16."""
-    q, kv = _columns(part)
+    q, kv = qkv_columns(part)
     return part.builder.emit(
         Vector,
         after,

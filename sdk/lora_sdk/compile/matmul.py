@@ -189,26 +189,44 @@ def _matrix(
         flags |= abi.FLAG_NO_BIAS
     if spec.format.dynamic:
         flags |= abi.FLAG_ROW_SCALES
-    return part.builder.emit(
-        Matrix,
-        after,
-        what=f"matrix {matmul.short}",
-        flags=flags,
-        weight_type=spec.format.weight_type,
-        bank_first=placed.bank_first,
-        bank_count=placed.bank_count,
-        merge=placed.merge,
-        weight_line=placed.weight_line,
-        first=placed.first,
-        k=placed.k,
-        n=placed.n,
-        x_bank=abi.BANK_ONCHIP,
-        y_bank=part.bank(matmul.target),
-        y_type=abi.FP32 if matmul.target.element_bytes == FP32_BYTES else abi.FP16,
-        **part.address("x", part.buffer(source)),
-        **part.address("y", part.own(matmul.target)),
-        **fields,
-    )
+    bias_line = fields.pop("bias_line", None)
+
+    def columns(what: str, after: Event | None, own: range) -> Event:
+        target = part.own(matmul.target)
+        if bias_line is not None:
+            fields["bias_line"] = bias_line + own.start * FP32_BYTES // abi.LINE_BYTES
+        return part.builder.emit(
+            Matrix,
+            after,
+            what=f"matrix {what}",
+            flags=flags,
+            weight_type=spec.format.weight_type,
+            bank_first=placed.bank_first,
+            bank_count=placed.bank_count,
+            merge=placed.merge,
+            weight_line=placed.weight_line,
+            first=placed.first + own.start // abi.BLOCK_N,
+            k=placed.k,
+            n=len(own),
+            x_bank=abi.BANK_ONCHIP,
+            y_bank=part.bank(matmul.target),
+            y_type=abi.FP32 if matmul.target.element_bytes == FP32_BYTES else abi.FP16,
+            **part.address("x", part.buffer(source)),
+            **part.address("y", after_columns(target, own.start)),
+            **fields,
+        )
+
+    q = 0 if adapter or spec.bias is not None else part.queries_of(matmul)
+    if not q:
+        return columns(matmul.short, after, range(placed.n))
+    event = columns("kv", after, range(q, placed.n))
+    part.queries = columns("q", None, range(q))  # behind it, on the same unit
+    return event
+
+
+def after_columns(rows: OnchipBuffer, count: int) -> OnchipBuffer:
+    """FP16 rows without their first `count` columns."""
+    return OnchipBuffer(rows.offset + count * FP16_BYTES, rows.stride)
 
 
 def _experts(part: Lowering, after: Event | None, matmul: ExpertMatmul, source: str) -> Event:

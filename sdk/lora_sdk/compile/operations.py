@@ -4,6 +4,7 @@ moves (III.A, Figure 4)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from lora_host import abi
@@ -11,7 +12,9 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
+    qkv_columns,
     quantize_qkv,
+    quantized_queries,
     query_rows,
     store_operands,
 )
@@ -193,32 +196,46 @@ def _norm_heads(part: Lowering, after: Event | None, norm: ops.NormHeads) -> Eve
 
 
 def _rope(part: Lowering, after: Event | None, rope: ops.Rope) -> Event | None:
-    share, head_dim = part.board.share, part.config.head_dim
+    q, kv = qkv_columns(part)
+    if not part.queries_last:
+        return _rotate(part, after, rope, range(q + kv))
+    part.late_rope = partial(_rotate, part, part.queries, rope, range(q))
+    return _rotate(part, after, rope, range(q, q + kv))
+
+
+def _rotate(part: Lowering, after: Event | None, rope: ops.Rope, columns: range) -> Event:
+    rows = part.own(rope.target)
+    rows = OnchipBuffer(rows.offset + columns.start * FP16_BYTES, rows.stride)
     return part.builder.emit(
         Vector,
         after,
         what="rope",
         op=abi.VEC_ROPE,
-        columns=(len(share.q_heads) + len(share.kv_heads)) * head_dim,
-        extra=head_dim,
-        **part.address("x", part.own(rope.target)),
-        **part.address("y", part.own(rope.target)),
+        columns=len(columns),
+        extra=part.config.head_dim,
+        **part.address("x", rows),
+        **part.address("y", rows),
         **part.table_a(rope.table),
     )
 
 
 def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event | None:
     assert store.layer is not None
-    after = quantize_qkv(part, after, store)
-    return part.builder.emit(
+    stored = part.builder.emit(
         KvStore,
-        after,
+        quantize_qkv(part, after, store),
         what="kv store",
         head_dim=part.config.head_dim,
         kv_layer=store.layer - part.stage.layers.start,
         kv_heads=len(part.board.share.kv_heads),
         **store_operands(part, store.source),
     )
+    if not part.queries_last:
+        return stored
+    after, part.queries = part.queries, None
+    if part.late_rope is not None:
+        after, part.late_rope = part.late_rope(), None
+    return part.builder.both(stored, Vector, after, **quantized_queries(part, store))
 
 
 def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, MoveRows
-from lora_sdk.model.operations import Buffer, Operation
+from lora_sdk.model.operations import Buffer, Matmul, Operation, Rope, StoreKv
 from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.onchip import PASSED, OnchipBuffer
@@ -37,6 +38,10 @@ class Lowering:
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
         self.alone = plan.stage_boards == 1
+        self.queries_last = False
+        """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
+        self.late_rope: Callable[[], Event] | None = None  # of q, until then
+        self.queries: Event | None = None  # of q's own matmul, behind that of k and v
         self._gathers = list(_gathers(plan, rank))
         self._gathered = 0
 
@@ -67,6 +72,13 @@ class Lowering:
         """Some columns, of `size` bytes each, within a buffer of whole rows."""
         whole = self.board.onchip[name]
         return OnchipBuffer(whole.offset + columns.start * size, whole.stride)
+
+    def queries_of(self, matmul: Matmul) -> int:
+        """Columns of q that are multiplied by themselves, behind those of k and v: where all banks
+        have as many of its tiles, and its rows are stored next, rotated at most. 0: none."""
+        q = len(self.board.share.q_heads) * self.config.head_dim
+        whole = self.queries_last and q % (abi.BLOCK_N * self.plan.overlay.channels) == 0
+        return q if whole and _stored_next(self.block.operations, matmul) else 0
 
     @staticmethod
     def address(letter: str, buffer: OnchipBuffer) -> dict[str, int]:
@@ -221,3 +233,11 @@ def _gathers(plan: Plan, rank: int) -> Iterator[tuple[int, Collective]]:
     for number, collective in enumerate(plan.collectives if plan.size > 1 else ()):
         if collective.span is None or rank in collective.span:
             yield number, collective
+
+
+def _stored_next(operations: Iterable[Operation], matmul: Matmul) -> bool:
+    """Whether k and v in the matmul's target are stored next, or after they are rotated."""
+    behind = dropwhile(lambda operation: operation is not matmul, operations)
+    following = (one for one in islice(behind, 1, None) if not isinstance(one, Rope))
+    found = next(following, None)
+    return isinstance(found, StoreKv) and found.source == matmul.target

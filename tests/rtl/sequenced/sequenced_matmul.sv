@@ -104,14 +104,14 @@ module sequenced_matmul
   always_ff @(posedge clk) row_number <= row;
   matmul_slot slot (
       .clk(clk), .rst(rst), .unit_announce(unit_announce[MPU]), .unit_line(unit_line), .unit_rows(unit_rows),
-      .unit_start(unit_start[MPU]), .unit_abort(unit_abort), .unit_idle(mpu_idle), .result_valid(mpu_valid),
+      .room(), .unit_start(unit_start[MPU]), .unit_abort(unit_abort), .unit_idle(mpu_idle), .result_valid(mpu_valid),
       .result_ready(result_ready[MPU]), .result_state(mpu_state), .result_status(mpu_status),
       .result_nonfinite_count(mpu_count), .result_nonfinite_row(mpu_row), .onchip_bytes(onchip_bytes),
       .adapter_columns('0), .row(row), .row_selected(), .row_number(row_number), .line_refused('0), .line_error('0),
       .write_refused(1'b0), .write_error(1'b0), .write_open(1'b0), .abort_valid(abort_valid),
       .announce_valid(announce_valid), .command_valid(command_valid), .command_ready({2'b11, command_ready}),
       .idle({2'b11, array_idle}), .early(3'd0), .done({2'b00, done}), .nonfinite_count({64'd0, array_count}),
-      .nonfinite_row({64'd0, array_row}), .verdict('0), .adapter_row('0), .array_command(command), .down(),
+      .nonfinite_row({64'd0, array_row}), .verdict('0), .adapter_row('0), .command_told(), .array_command(command), .down(),
       .matrix(), .h_offset(), .h_stride()
   );
   mpu_fp16 #(

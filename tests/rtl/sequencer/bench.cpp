@@ -99,6 +99,7 @@ void count(Bench &bench, const List &list) {
     tally.add("ballots", bench.ballots());
     tally.add("segments_of_running_gathers", bench.progress());
     tally.add("nonfinite", s.nonfinite_count != 0);
+    tally.add("told_further_ahead", bench.units().most_told > 1);
     for (const lora_command &c : bench.units().begun) tally.command(c);
     for (const lora_command &c : list.commands)
         if (!s.failed && c.opcode == LORA_CMD_FENCE) tally.add("fences");

@@ -2,8 +2,10 @@
 #ifndef TEST_SEQUENCER_BOARD_HPP
 #define TEST_SEQUENCER_BOARD_HPP
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 
 #include "VSequencer.h"
 #include "lists.hpp"
@@ -82,11 +84,17 @@ struct Fault { // of the command `index`: another result, or none, then neither 
     bool stuck = false;
 };
 
-// A unit is told a command, started, and says in the end what came of it.
+struct Told {
+    lora_command command{};
+    uint32_t rows = 0;
+};
+
+// A unit is told commands, MPU_AHEAD of them or one, started, and says in the end what came of it.
 struct Unit {
-    bool told = false, running = false, ready = false, stuck = false;
-    lora_command next{}, command{};
-    uint32_t rows = 0, next_rows = 0, started = 0, state = 0;
+    bool running = false, ready = false, stuck = false;
+    std::deque<Told> told;
+    lora_command command{};
+    uint32_t rows = 0, started = 0, state = 0;
     uint64_t due = 0, idle_at = 0;
     hal_unit_result result{};
 };
@@ -103,10 +111,11 @@ class Units {
     uint32_t groups[LORA_SEGMENTS] = {};
     const uint32_t *times = nullptr; // fixed ones, by unit
     std::vector<lora_command> begun; // all that were started
+    size_t most_told = 0;            // commands that one had been told and that did not start
 
     bool idle() const {
         for (const Unit &u : unit)
-            if (u.running || u.told) return false;
+            if (u.running || !u.told.empty()) return false;
         return true;
     }
 
@@ -117,7 +126,7 @@ class Units {
             Unit &it = unit[u];
             it.ready = it.running && !it.stuck && cycle >= it.due;
             if (it.ready && release) s.result_valid |= 1u << u;
-            if (!it.running && !it.told && cycle >= it.idle_at) s.unit_idle |= 1u << u;
+            if (!it.running && it.told.empty() && cycle >= it.idle_at) s.unit_idle |= 1u << u;
             give(s, u, it);
         }
         s.segments = 0;
@@ -140,29 +149,34 @@ class Units {
             if (s.result_valid >> u & 1 && s.result_ready >> u & 1) it.running = false;
             if (s.unit_abort) {
                 it.idle_at = cycle + random_.below(40);
-                it.running = it.told = false;
+                it.running = false;
+                it.told.clear();
             }
             if (s.unit_start >> u & 1) start(u, it, cycle);
             if (s.unit_announce >> u & 1) {
-                if (it.told) fail("unit %u was told two commands", u);
-                it.told = true;
-                std::memcpy(&it.next, &s.unit_line[0], sizeof it.next);
-                it.next_rows = s.unit_rows;
+                if (it.told.size() == (u == LORA_UNIT_MPU ? size_t{MPU_AHEAD} : 1))
+                    fail("unit %u was told one command too many", u);
+                Told one;
+                std::memcpy(&one.command, &s.unit_line[0], sizeof one.command);
+                one.rows = s.unit_rows;
+                it.told.push_back(one);
+                most_told = std::max<size_t>(most_told, it.told.size());
             }
         }
     }
 
     void reset() {
-        for (Unit &it : unit) it.running = it.told = false, it.idle_at = 0;
+        for (Unit &it : unit) it.running = false, it.told.clear(), it.idle_at = 0;
     }
 
   private:
     void start(uint32_t u, Unit &it, uint64_t cycle) {
-        if (it.running || !it.told) fail("unit %u: a start, but it runs or was told nothing", u);
-        it.told = false;
+        if (it.running || it.told.empty())
+            fail("unit %u: a start, but it runs or was told nothing", u);
         it.running = true;
-        it.command = it.next;
-        it.rows = it.next_rows;
+        it.command = it.told.front().command;
+        it.rows = it.told.front().rows;
+        it.told.pop_front();
         it.started++;
         begun.push_back(it.command);
         it.due = cycle + (times ? times[u] : random_.below(speed_[u]));

@@ -24,6 +24,7 @@ struct Case {
 
 struct Rows {
     uint32_t row = 0;
+    void reset() {}
     void answer(VSlotted &m, const lora_step_state &state) const {
         const lora_row &found = state.rows[row % LORA_MAX_ROWS];
         m.row_number = static_cast<uint8_t>(row);

@@ -47,6 +47,7 @@ template <class Model, class Rows> class Slotted {
     ~Slotted() { model_->final(); }
 
     Model &model() { return *model_; }
+    Rows &rows() { return rows_; }
 
     void give(const lora_step_state &state, Banks &banks) {
         state_ = &state;
@@ -61,6 +62,7 @@ template <class Model, class Rows> class Slotted {
         m.line_refused = m.line_error = m.written_refused = m.written_error = 0;
         reads_.clear();
         writes_.clear();
+        rows_.reset();
         m.rst = 1;
         m.eval();
         edge();
@@ -171,12 +173,12 @@ template <class Model, class Rows> class Slotted {
     }
 
     Random random_;
+    Rows rows_{};
     VerilatedContext context_{};
     std::unique_ptr<Model> model_;
     const lora_step_state *state_ = nullptr;
     Banks *banks_ = nullptr;
     std::vector<Request> reads_, writes_;
-    Rows rows_{};
     uint32_t fail_at_ = 0;
 };
 

@@ -2,7 +2,10 @@
 // The MPU before an arbiter. A test plays sequencer, step and memory.
 module slotted_mpu #(
     parameter int LANES = 8,
-    parameter int ROWS  = 1
+    parameter int ROWS  = 1,
+    parameter int AHEAD = 1,
+    parameter int CHANNELS = 0,
+    parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1
 ) (
     input  logic          clk,
     input  logic          rst,
@@ -74,6 +77,14 @@ module slotted_mpu #(
     input  logic [4:0]    written_id,
     input  logic          written_refused,
     input  logic          written_error,
+    // banks of the channels
+    output logic [BANKS-1:0] bank_read_valid,
+    input  logic [BANKS-1:0] bank_read_ready,
+    output logic [31:0]   bank_read_line[BANKS],
+    input  logic [BANKS-1:0] bank_line_valid,
+    input  logic [511:0]  bank_line_data[BANKS],
+    input  logic [BANKS-1:0] bank_line_refused,
+    input  logic [BANKS-1:0] bank_line_error,
     output logic          offer_changed   // of the MPU, before it was taken
 );
   // the second of the arbiter's units; the other one asks for nothing
@@ -85,21 +96,19 @@ module slotted_mpu #(
   logic [63:0] to_bytes;
   logic [511:0] to_data, got, no_lines[1];
   assign no_lines[0] = '0;
-  logic no_read, no_kv_read, no_kv_ready;
-  logic [31:0] no_line[1], no_kv_line[1];
+  logic no_kv_read, no_kv_ready;
+  logic [31:0] no_kv_line[1];
   logic [5:0] no_kv_bank[1];
   logic [12:0] no_kv_tag[1], no_tags[1];
   assign no_tags[0] = '0;
   mpu_unit #(
-      .LANES(LANES), .ROWS(ROWS), .TILES(64)
+      .LANES(LANES), .ROWS(ROWS), .TILES(64), .AHEAD(AHEAD), .CHANNELS(CHANNELS)
   ) mpu (
       .*, .read_valid(asks), .read_ready(asked[1]), .read_bank(from_bank), .read_line(from_line),
       .read_tag(from_tag), .line_valid(lines[1]), .line_tag(got_tag), .line_data(got), .line_refused(refused[1]),
       .line_error(failed[1]), .write_valid(writes), .write_ready(taken[1]), .write_bank(to_bank),
       .write_line(to_line), .write_bytes(to_bytes), .write_data(to_data), .write_refused(writes_refused[1]),
-      .write_error(writes_failed[1]), .write_open(opens[1]), .bank_read_valid(no_read), .bank_read_ready(1'b0),
-      .bank_read_line(no_line), .bank_line_valid(1'b0), .bank_line_data(no_lines), .bank_line_refused(1'b0),
-      .bank_line_error(1'b0), .kv_read_valid(no_kv_read), .kv_read_ready(1'b0), .kv_read_bank(no_kv_bank),
+      .write_error(writes_failed[1]), .write_open(opens[1]), .kv_read_valid(no_kv_read), .kv_read_ready(1'b0), .kv_read_bank(no_kv_bank),
       .kv_read_line(no_kv_line), .kv_read_tag(no_kv_tag), .kv_line_valid(1'b0), .kv_line_ready(no_kv_ready),
       .kv_line_tag(no_tags), .kv_line_data(no_lines), .kv_line_refused(1'b0), .kv_line_error(1'b0)
   );
