@@ -103,7 +103,7 @@ struct Rows {
     }
     void answer_banks(VSlottedMpu &m) {
         m.bank_read_ready = m.bank_line_valid = m.bank_line_refused = m.bank_line_error = 0;
-        for (uint32_t i = 0; i < CHANNELS; i++) {
+        for (int i = 0; i < CHANNELS; i++) {
             if (!random->once_in(4)) m.bank_read_ready |= 1u << i;
             if (lines[i].empty() || random->once_in(3)) continue;
             uint32_t line = lines[i].front();
@@ -120,7 +120,7 @@ struct Rows {
         }
     }
     void note_banks(VSlottedMpu &m) {
-        for (uint32_t i = 0; i < CHANNELS; i++)
+        for (int i = 0; i < CHANNELS; i++)
             if (m.bank_read_valid >> i & m.bank_read_ready >> i & 1)
                 lines[i].push_back(m.bank_read_line[i]);
     }
