@@ -206,7 +206,8 @@ module channel_matmul
   assign x_fault = down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0;
   assign found = bad | x_fault;
   assign fails_now = state != IDLE && found != '0 && !fails;
-  assign ends = (state == IDLE && head_valid && started && head_status != ENDED_DONE) || (pass_over && rows_left == 7'd0);
+  // not while an abort waits for what is on offer: channels are cleared before the run, and seem to be over
+  assign ends = runs && ((state == IDLE && head_valid && started && head_status != ENDED_DONE) || (pass_over && rows_left == 7'd0));
   always_ff @(posedge clk) begin
     go <= x_done && !go && state == LOAD;
     ended <= ends || fails_now;
