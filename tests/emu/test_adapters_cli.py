@@ -80,4 +80,4 @@ def test_a_plan_refuses_what_a_run_would(root: Path) -> None:
         command(LORA, "plan", *shared, "--adapter-mode", "bd"),
         lora_run("-p", "once", *shared, "--adapter-mode", "bd"),
     ):
-        one_line_error(found, "adapter 'a' is not block-diagonal")
+        one_line_error(found, "adapter 'a' is not a BD-LoRA adapter")

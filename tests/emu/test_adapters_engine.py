@@ -150,7 +150,7 @@ def test_clear_errors(engine: Engine, adapter: Callable[[int], Path], model: Pat
         without.load_adapter("a", adapter(0))
     with Engine(model, boards=2, max_adapters=1, adapter_mode="bd") as sharded:
         sharded.load_adapter("b", adapter(1))
-        with pytest.raises(AdapterError, match="is not block-diagonal"):
+        with pytest.raises(AdapterError, match="is not a BD-LoRA adapter"):
             sharded.load_adapter("a", adapter(0))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lora_host import native
 from lora_sdk import Engine, SamplingParams
 from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.variants import variant, write_checkpoint
@@ -173,11 +174,10 @@ def test_an_overlay_of_another_abi_is_refused(folder: Path, tmp_path: Path) -> N
     shutil.copytree(ROOT / "overlays" / "lora_f_u280", overlay)
     manifest = overlay / "manifest.yaml"
     text = manifest.read_text()
-    assert "abi: 2" in text
-    manifest.write_text(text.replace("abi: 2", "abi: 7"))
-    one_line_error(
-        lora_run("--model", folder, "--overlay", overlay, "-p", "x"), "ABI 7 found, 2 expected"
-    )
+    assert f"abi: {native.ABI_NUMBER}" in text
+    manifest.write_text(text.replace(f"abi: {native.ABI_NUMBER}", "abi: 7"))
+    wrong = f"ABI 7 found, {native.ABI_NUMBER} expected"
+    one_line_error(lora_run("--model", folder, "--overlay", overlay, "-p", "x"), wrong)
 
 
 def test_an_overlay_for_another_board_is_refused(folder: Path, tmp_path: Path) -> None:
