@@ -8,7 +8,6 @@
 // a side is free once its reading has begun, as writing stays behind it.
 // Reset: `rst` ends what runs. Assumes: `start` when the passes before are over; `work` holds until then.
 module channel_passes
-  import mpu_types::*;
   import channel_types::*;
 #(
     parameter int SELECT = 2,  // cycles from a slot to its sum
