@@ -97,13 +97,7 @@ def select(
         chosen = _from_devices(devices, boards)
     else:
         chosen = _emulated(1 if boards is None else boards, overlay)
-    for board, entry in enumerate(chosen.boards):
-        kinds = possible_kinds(entry.uri)
-        if overlay.board.name not in kinds:
-            raise OverlayError(
-                f"board {board} ({entry.uri}): a {' or '.join(kinds)} found, overlay "
-                f"{overlay.name} is for a {overlay.board.name}; take another board or overlay"
-            )
+    check_kinds(chosen.boards, overlay)
     if len({is_model(entry.uri) for entry in chosen.boards}) > 1:
         raise RequestError("emulated and real boards were named; use one kind in a cluster")
     if len({is_emulated(entry.uri) for entry in chosen.boards}) > 1:
@@ -115,6 +109,17 @@ def select(
             "emulated boards and simulated cards were named; use one kind in a cluster"
         )
     return chosen
+
+
+def check_kinds(boards: Sequence[BoardEntry], overlay: Overlay) -> None:
+    """OverlayError if a board is not of the overlay's kind."""
+    for board, entry in enumerate(boards):
+        kinds = possible_kinds(entry.uri)
+        if overlay.board.name not in kinds:
+            raise OverlayError(
+                f"board {board} ({entry.uri}): a {' or '.join(kinds)} found, overlay "
+                f"{overlay.name} is for a {overlay.board.name}; take another board or overlay"
+            )
 
 
 def stands_for_many(devices: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from lora_host.errors import ModelError
 from lora_sdk import Engine
+from lora_sdk.model import fields
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from tests.drive import Driver, open_runner
@@ -94,6 +95,23 @@ def test_a_gate_may_be_a_vector(tmp_path: Path) -> None:
         with open_runner(path, 1, sequences=1) as runner:
             written.append(Driver(runner).feed(0, TOKENS[:5], (5,)).tobytes())
     assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("kind", sorted(MOE_KINDS))
+def test_no_field_is_warned_of_that_the_file_has_not(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields._warned.clear()
+    load_config(write_gguf(variant_as_converted(kind), tmp_path / "a.gguf"))
+    assert "unknown fields" not in caplog.text
+
+
+def test_mixtral_without_a_rotary_base_has_that_of_llama_cpp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf.GGUFWriter, "add_rope_freq_base", lambda self, theta: None)
+    path = write_gguf(variant_as_converted("mixtral"), tmp_path / "a.gguf")
+    assert load_config(path).rope.theta == 10000  # type: ignore[union-attr]
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lora_host.errors import PlacementError
+from lora_host.errors import OverlayError, PlacementError
 from lora_host.naming import ranges
 from lora_host.overlay import load_overlay
 from lora_lab.timing.model import token_time
@@ -145,6 +145,20 @@ def test_a_plan_needs_no_weights(folder: Path, tmp_path: Path) -> None:
     assert (
         shape["board"] == report(make_plan(shape_config("gpt2-345m"), real, real.board, 4))["board"]
     )
+
+
+def test_boards_of_two_kinds_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    """As a run refuses them."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "boards: [{uri: emu:u55c, serial: 1}, {uri: emu:u280, serial: 2}]\n"
+        "cables: [{board_a: 0, port_a: 1, board_b: 1, port_b: 0}]\n"
+    )
+    asked = ["--model", str(folder), "--cluster", str(file)]
+    assert planned(*asked, "--boards", 1)["overlay"] == "lora_f_u55c"
+    error = CliRunner().invoke(command, asked).exception
+    assert isinstance(error, OverlayError)
+    assert "board 1 (emu:u280): a u280 found, overlay lora_f_u55c is for a u55c" in str(error)
 
 
 def test_adapters_are_planned(folder: Path, tmp_path: Path) -> None:

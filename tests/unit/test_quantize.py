@@ -270,6 +270,9 @@ def test_the_largest_group_that_divides_is_chosen(tmp_path: Path) -> None:
     assert (chosen.activations, chosen.kv, chosen.head) == ("dynamic", "int8-heads", "w8")
     with pytest.raises(RequestError, match="group 48; expected one of 32, 64, 128"):
         recommended("w4a8", config, group=48)
+    odd = load_config(write_checkpoint(variant("mixtral_tied"), tmp_path / "odd"))
+    with pytest.raises(RequestError, match="no group divides every K; use --scheme w8a8"):
+        recommended("w4a8", odd).check(odd)  # K of down is 136
 
 
 def test_outputs_have_scales_of_their_own(tmp_path: Path) -> None:

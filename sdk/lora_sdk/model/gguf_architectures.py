@@ -111,15 +111,17 @@ def _gemma(layers_of_27b: int) -> Callable[..., Mapping[str, Any]]:
 
 
 def _mixtral(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
-    """The converter calls Mistral and Mixtral llama, too."""
+    """The converter calls Mistral and Mixtral llama, too. Mixtral has no biases, and another
+    rotary base where a folder names none."""
     if "num_experts" in values:
-        return {"model_type": "mixtral"}
+        theta = values.get("rope_theta", DEFAULT_THETA)
+        return {"model_type": "mixtral", "rope_theta": theta} | dict.fromkeys(_BIASES)
     return {"model_type": "mistral"} if "sliding_window" in values else {}
 
 
 def _granite(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
     shared = values.get("shared_intermediate_size", 0)
-    return {"model_type": "granitemoeshared"} if shared else {}
+    return {"model_type": "granitemoeshared"} if shared else {"shared_intermediate_size": None}
 
 
 def _renormalized(always: bool) -> Callable[..., Mapping[str, Any]]:

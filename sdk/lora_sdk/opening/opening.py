@@ -69,6 +69,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
     Errors of every layer pass through."""
     from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
+    from lora_host.selection import check_kinds
     from lora_sdk.model.config import load_config
     from lora_sdk.model.quantization import with_kv_cache
     from lora_sdk.model.rope import at_context
@@ -83,6 +84,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
     overlay = load_overlay(options.overlay or choose_overlay(config, options.board_kind))
     config = held_by(config, overlay)
     file = connected(Path(options.cluster_file), boards) if options.cluster_file else None
+    check_kinds(file.boards if file is not None else (), overlay)
     plan = make_plan(
         config,
         overlay,

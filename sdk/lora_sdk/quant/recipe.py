@@ -92,9 +92,11 @@ class Recipe:
         for name, k in _inputs(config).items():
             if k % self.group:
                 fitting = fitting_group(config, self.group)
+                hint = f"use --group {fitting}"
+                if fitting is None:
+                    hint = "no group divides every K; use --scheme w8a8, which has none"
                 raise RequestError(
-                    f"{name}: K is {k}, not a multiple of the group of {self.group}; "
-                    + (f"use --group {fitting}" if fitting else "no group divides every K")
+                    f"{name}: K is {k}, not a multiple of the group of {self.group}; {hint}"
                 )
 
 
