@@ -81,7 +81,7 @@ def test_gap_between_commands(bench: Path, tmp_path: Path, boards: int, started:
 
 MISTAKES = {
     "counters turn over": ("counter_file", "sum[16] ? 16'hffff : sum[15:0]", "sum[15:0]"),
-    "a rise wakes nobody": ("unit_slot", "(load || leaves || raised) changed", "(load || leaves) changed"),
+    "a rise wakes nobody": ("unit_slot", "leaves || raised) changed", "leaves) changed"),
     "a fence looks at running units alone": (
         "sequencer",
         "if (running[u] || place[u] < next_index[LORA_UNIT_CONTROL]) all_before",
