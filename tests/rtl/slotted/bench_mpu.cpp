@@ -1,6 +1,7 @@
 // Commands of the MPU as tests/rtl/mpu_rig.py writes them, in groups: each is told while the one
-// before it may still run, as the sequencer does, up to MPU_AHEAD of them. Status, counts and all bytes are the native
-// kernels'. Groups are ended by abort or reset at any cycle, memory fails, and they begin again.
+// before it may still run, as the sequencer does, up to MPU_AHEAD of them. Status, counts and all
+// bytes are the native kernels'. Groups are ended by abort or reset at any cycle, memory fails, and
+// they begin again.
 //   bench_mpu FILE SEED
 #include <cstdarg>
 #include <cstdlib>
@@ -88,8 +89,8 @@ std::string kind_of(const lora_command &command) {
     return "weights_" + std::to_string(weight_kind(&as_matrix(command)));
 }
 
-// Beside rows the channels' banks, each behind a port: lines in the order of the reads, late, one of
-// which may fail.
+// Beside rows the channels' banks, each behind a port: lines in the order of the reads, late, one
+// of which may fail.
 struct Rows {
     uint32_t row = 0, slot = 0;
     Banks *banks = nullptr;
