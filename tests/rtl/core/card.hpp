@@ -140,10 +140,14 @@ class Card {
 
     // A word there, by the port that others have.
     void store_local(uint32_t address, uint32_t value) {
+        memcpy(&before_, local(address), 4);
         memcpy(local(address), &value, 4);
+        after_ = value;
+        until_ = UINT64_MAX;
         core_->load_valid = 1;
         load_word(address / 4, value);
         core_->load_valid = 0;
+        until_ = cycle_ + LOAD_CYCLES;
     }
 
     void set_read_cycles(uint32_t cycles) { bus_->set_read_cycles(cycles); }
@@ -205,6 +209,13 @@ class Card {
         return 1;
     }
 
+    // The reference has a word of `store_local` at once, the core when its port takes it.
+    bool reads_before_store(const retired &expected) const {
+        return cycle_ <= until_ && core_->retired_pc == expected.pc && expected.writes &&
+               core_->retired_writes && core_->retired_rd == expected.rd &&
+               expected.value == after_ && core_->retired_value == before_;
+    }
+
     void compare() {
         retired expected;
         uint32_t cause = reference_step(&reference_, &expected);
@@ -212,6 +223,10 @@ class Card {
         bool same = core_->retired_pc == expected.pc && core_->retired_writes == expected.writes &&
                     (!expected.writes ||
                      (core_->retired_rd == expected.rd && core_->retired_value == expected.value));
+        if (!same && reads_before_store(expected)) {
+            reference_.x[expected.rd] = core_->retired_value;
+            same = true;
+        }
         if ((same && !cause) || differs_) return;
         differs_ = true;
         snprintf(difference_, sizeof difference_,
@@ -237,6 +252,9 @@ class Card {
     std::unique_ptr<VControl> core_;
     std::unique_ptr<Bus> bus_;
     uint64_t cycle_ = 0, instructions_ = 0;
+    static constexpr uint64_t LOAD_CYCLES = 4; // at most, from a load's address to its retirement
+    uint32_t before_ = 0, after_ = 0;
+    uint64_t until_ = 0;
     uint32_t poisons_ = 0, link_tests_ = 0;
     std::deque<uint32_t> stores_;
 };
