@@ -404,7 +404,7 @@ def test_ctrl_c_leaves_the_report_and_no_process(
     assert campaign.returncode == 130 and "Traceback" not in said, said
     runs = int(re.search(r"interrupted after (\d+) of 5000 runs", said)[1])  # type: ignore[index]
     assert f" --seed 0 --from {runs} --runs {5000 - runs}" in said
-    assert f", {counted(runs, 'run')} in " in out and "0 failed" in out
+    assert f" {counted(runs, 'run')} in " in out and "0 failed" in out
     assert "| kind |" in report.read_text()
     assert not list(folders.iterdir())
     assert not with_variable(f"TMPDIR={folders}")
