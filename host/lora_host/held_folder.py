@@ -28,7 +28,7 @@ class HeldFolder:
     `descriptor` hold the lock too."""
 
     def __init__(self, prefix: str) -> None:
-        with Interrupt():  # whole, or not at all
+        with Interrupt():  # whole also where Ctrl-C comes: `remove_stale` takes it then
             self.path = Path(tempfile.mkdtemp(prefix=prefix))
             self._lock = (self.path / f"{LOCK_NAME}.new").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)

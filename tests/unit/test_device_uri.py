@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from lora_host.boards import boards_of
 from lora_host.device_uri import (
     board_type,
     canonical,
@@ -16,6 +18,8 @@ from lora_host.device_uri import (
 )
 from lora_host.errors import RequestError
 from lora_host.lock import lock_path
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -109,3 +113,18 @@ def test_several_boards_in_one_uri_are_told_apart() -> None:
     """`lora diff` takes commas, other commands do not."""
     with pytest.raises(RequestError, match="commas found; repeat --device for each board"):
         check_uri("emu:u280,sim:u280")
+
+
+def test_the_xrt_transport_has_the_banks_of_the_boards_files() -> None:
+    """C does not read YAML: its table must be the same."""
+    source = ROOT / "csrc" / "transports" / "xrt" / "transport_xrt_container.c"
+    row = r'\{LORA_BOARD_(\w+), "(\w+)", (\d+), (\d+), (\d+)ull << (\d+), (?:(\d+)ull << (\d+)|0)\}'
+    found = {}
+    for kind, name, hbm, ddr, size, shift, more, by in re.findall(row, source.read_text()):
+        banks = [int(size) << int(shift)] * int(hbm) + [int(more or 0) << int(by or 0)] * int(ddr)
+        found[name] = kind.lower(), banks
+    wanted = {
+        board.name: (board.name, [bank.capacity for bank in board.banks])
+        for board in boards_of("xrt")
+    }
+    assert found == wanted

@@ -100,9 +100,9 @@ class _Counter:
     def experts(self, matmul: Matmul) -> int:
         """Without adapters. What is read beside a router was packed with its row, and is quantized
         behind the gather; routers read FP16."""
-        routed, routes = reads_routed(self.config, matmul), matmul.target.axes[0] == "experts"
+        routed = reads_routed(self.config, matmul)
         packed = matmul.selected and not routed
-        found = 1 + (0 if routes else self.quantizes)
+        found = 1 + (0 if matmul.routes else self.quantizes)
         found += self.exchanges if matmul.gather else packed
         if (matmul.gather or routed) and matmul_format(self.config, matmul).dynamic:
             found += 1  # the max of a row, and the exchange of boards' maxima

@@ -205,8 +205,7 @@ class _Builder:
                 self.row_max(what, own, exchanged=True)
             self.quantize(what, own, form.dynamic)
         if matmul.gather:
-            routes = matmul.target.axes[0] == "experts"
-            self.gather(f"gather {what}", k, FP16_BYTES if late or routes else None)
+            self.gather(f"gather {what}", k, FP16_BYTES if late or matmul.routes else None)
         if late and form.dynamic:
             self.row_max(what, k, exchanged=False)
         if late:

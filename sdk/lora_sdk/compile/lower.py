@@ -67,7 +67,6 @@ from lora_sdk.compile.operations import lower_operations
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.compile.passing import lower_passed, lower_received
 from lora_sdk.model.operations import target
-from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -85,7 +84,6 @@ def lower(
     ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
     by_layer = plan.overlay.channels > 0
-    part.queries_last = by_layer and kv_of(config).static
     part.builder.emit(KvCommit, None, what="kv commit", layers=int(by_layer))
     stream = lower_operations(part, part.block.before, lower_received(part))
     for layer, operations in zip(part.stage.layers, part.block.layers, strict=True):

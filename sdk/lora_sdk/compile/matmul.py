@@ -33,6 +33,7 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Experts, Matrix, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.model.operations import ExpertMatmul, Matmul
+from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.collectives import quantized_late, reads_routed
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.onchip import OnchipBuffer, eight, input_bytes
@@ -200,13 +201,8 @@ def _matrix(
             after,
             what=f"matrix {what}",
             flags=flags,
-            weight_type=spec.format.weight_type,
-            bank_first=placed.bank_first,
-            bank_count=placed.bank_count,
-            merge=placed.merge,
-            weight_line=placed.weight_line,
+            **_weights(placed),
             first=placed.first + own.start // abi.BLOCK_N,
-            k=placed.k,
             n=len(own),
             x_bank=abi.BANK_ONCHIP,
             y_bank=part.bank(matmul.target),
@@ -222,6 +218,18 @@ def _matrix(
     event = columns("kv", after, range(q, placed.n))
     part.queries = columns("q", None, range(q))  # behind it, on the same unit
     return event
+
+
+def _weights(placed: MatrixPlacement) -> dict[str, int]:
+    """Where a matrix lies, and its format."""
+    return {
+        "weight_type": placed.spec.format.weight_type,
+        "bank_first": placed.bank_first,
+        "bank_count": placed.bank_count,
+        "merge": placed.merge,
+        "weight_line": placed.weight_line,
+        "k": placed.k,
+    }
 
 
 def after_columns(rows: OnchipBuffer, count: int) -> OnchipBuffer:
@@ -244,15 +252,10 @@ def _experts(part: Lowering, after: Event | None, matmul: ExpertMatmul, source: 
         after,
         what=f"experts {matmul.short}",
         flags=flags,
-        weight_type=spec.format.weight_type,
-        bank_first=placed.bank_first,
-        bank_count=placed.bank_count,
-        merge=placed.merge,
-        weight_line=placed.weight_line,
+        **_weights(placed),
         first=placed.first,
         experts=matmul.experts,
         chosen=matmul.chosen,
-        k=placed.k,
         n=placed.n,
         **part.address("x", part.buffer(source)),
         **part.address("y", part.own(matmul.target)),

@@ -10,7 +10,7 @@ from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, MoveRows
 from lora_sdk.model.operations import Buffer, Matmul, Operation, Rope, StoreKv
-from lora_sdk.model.quantization import ActivationScales
+from lora_sdk.model.quantization import ActivationScales, kv_of
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.onchip import PASSED, OnchipBuffer
 from lora_sdk.plan.partition import local_columns
@@ -38,7 +38,7 @@ class Lowering:
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
         self.alone = plan.stage_boards == 1
-        self.queries_last = False
+        self.queries_last = plan.overlay.channels > 0 and kv_of(config).static
         """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
         self.late_rope: Callable[[], Event] | None = None  # of q, until then
         self.queries: Event | None = None  # of q's own matmul, behind that of k and v

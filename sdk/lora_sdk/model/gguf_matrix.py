@@ -31,7 +31,7 @@ def quantization_of(
     smallest block that holds their numbers, FP16 without one. None if all are FP16."""
     formats: dict[str, MatrixFormat] = {}
     for matmul in describe(config).matmuls:
-        if matmul.target.axes[0] == "experts":  # routers are FP16
+        if matmul.routes:
             continue
         found = {types.get(head_source(sources, name).tensor, "") for name in matmul.tensors}
         form = _format(found)

@@ -126,7 +126,12 @@ class Matmul(Operation):
     @property
     def adapts(self) -> bool:
         """Whether adapters may change it: routers and experts have none."""
-        return self.layer is not None and self.target.axes[0] != "experts"
+        return self.layer is not None and not self.routes
+
+    @property
+    def routes(self) -> bool:
+        """Whether it is a router's, which every board has whole, in FP16."""
+        return self.target.axes[0] == "experts"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -262,7 +262,7 @@ class BoardFit:
         routers = [
             self.matrices[matmul.name].bytes
             for matmul in share.block(config).matmuls
-            if matmul.target.axes[0] == "experts"
+            if matmul.routes
         ]
         if routers and share.rank:
             found.append(Replica("routers", "every board chooses the experts", sum(routers)))

@@ -97,7 +97,7 @@ def reads_routed(config: ModelConfig, matmul: ops.Matmul) -> bool:
     """Whether the matmul reads a row that was gathered, in FP16, for a router."""
     if matmul.gather:
         return False
-    return block.describe(config).gathered_by(matmul).target.axes[0] == "experts"
+    return block.describe(config).gathered_by(matmul).routes
 
 
 def element_bytes(

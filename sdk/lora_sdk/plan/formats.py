@@ -47,7 +47,7 @@ def check_matmuls(config: ModelConfig) -> None:
 
 def _check_shared(config: ModelConfig, block: Block) -> None:
     for first, *others in block.inputs.values():
-        if first.target.axes[0] == "experts":  # routers read FP16, and each reader quantizes that
+        if first.routes:  # in FP16, and each other reader quantizes the row
             continue
         for other in others:
             one, two = matmul_format(config, first), matmul_format(config, other)
@@ -65,7 +65,7 @@ def quantized_as(config: ModelConfig, precision: str) -> ModelConfig:
     weights = of_precision(precision)
     formats: dict[str, MatrixFormat] = {"lm_head": MatrixFormat(INT8.name)}
     for matmul in describe(config).matmuls:
-        if matmul.layer is None or matmul.target.axes[0] == "experts":  # routers stay FP16
+        if matmul.layer is None or matmul.routes:
             continue
         group = weights.fitting_group(matmul.k)
         fits = group in weights.groups

@@ -80,8 +80,10 @@ class LayerCalibration:
                 operation = self._operations[index]
                 ops.row(SMOOTHED, operation)(self, index, operation)
         for role in self._roles:
-            experts = role in EXPERTS
-            self._round_experts(role) if experts else self._round(role)
+            if role in EXPERTS:
+                self._round_experts(role)
+            else:
+                self._round(role)
         self._write(modules)
         self._scale_attention()
         return self.result

@@ -7,11 +7,10 @@ import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.kv_formats import kv_format
-from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat
+from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat, routes
 from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 
 LIMIT = np.float32(127)
-WIDE = ("lm_head", ".router", ".shared_gate")  # whose outputs stay FP32
 
 
 def dequantized(checkpoint: Checkpoint, name: str) -> F32:
@@ -89,7 +88,7 @@ class DenseOperations:
             y = x @ self._matrices[name]
         bias = self.vector(f"{name}.bias")
         y = y if bias is None else y + bias
-        return y if name.endswith(WIDE) else self.store(y)
+        return y if name == "lm_head" or routes(name) else self.store(y)  # in FP32
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Attention with the KV cache format of the configuration."""

@@ -37,11 +37,9 @@ class RoundedOperations:
 
     def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
         """x, rounded but for routers, @ W + bias."""
-        if routes(name):
-            pass
-        elif name in self._inputs:
+        if name in self._inputs:
             x = round_to(x, self._inputs[name]) * self._inputs[name]
-        elif self._by_row:
+        elif self._by_row and not routes(name):
             x = round_rows(x, whole)
         y: F32 = x @ self._parameters.matrices[name]
         bias = self._parameters.vectors.get(f"{name}.bias")
