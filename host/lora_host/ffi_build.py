@@ -28,6 +28,7 @@ HEADERS = (
     "boardd",
     "pack",
     "bench",
+    "sampling",
     "constants",
 )
 SOURCE_GLOBS = (

@@ -12,9 +12,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.logits import top_tokens
 from lora_sdk import Engine
 from lora_sdk.model.config import load_config
-from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.draft_model import DraftModel
 from lora_sdk.spec.eagle3 import Eagle3
 from lora_sdk.spec.eagle3_config import load_head_config

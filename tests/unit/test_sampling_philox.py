@@ -6,37 +6,35 @@ import pytest
 from lora_sdk.sampling import philox
 
 
-def numpy_words(counter: tuple[int, int, int, int], key: tuple[int, int], count: int) -> list[int]:
+def numpy_uniforms(seed: int, sample: int, position: int, stream: int, count: int) -> list[float]:
     """NumPy adds one to its counter before it makes a block."""
-    whole = sum(word << (64 * i) for i, word in enumerate(counter)) - 1
-    generator = np.random.Philox(counter=whole % 2**256, key=list(key))
-    return [int(w) for w in generator.random_raw(count)]
+    found: list[float] = []
+    for index in range(-(-count // 4)):
+        whole = (position | stream << 64 | index << 128) - 1
+        generator = np.random.Philox(counter=whole % 2**256, key=[seed, sample])
+        found += [int(word >> 11) * 2.0**-53 for word in generator.random_raw(4)]
+    return found[:count]
 
 
-@pytest.mark.parametrize(
-    "counter", [(1, 0, 0, 0), (12345, 0, 0, 0), (0, 0, 0, 0), (7, 8, 9, 2**64 - 1)]
-)
-@pytest.mark.parametrize("key", [(0, 0), (42, 3), (2**64 - 1, 2**64 - 1)])
-def test_block_equals_numpys_generator(
-    counter: tuple[int, int, int, int], key: tuple[int, int]
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+@pytest.mark.parametrize("position, stream", [(0, 0), (1, 0), (12345, 3), (2**64 - 1, 2**64 - 1)])
+@pytest.mark.parametrize("seed, sample", [(0, 0), (42, 3), (2**64 - 1, 2**64 - 1)])
+def test_numbers_equal_numpys_generator(
+    seed: int, sample: int, position: int, stream: int, count: int
 ) -> None:
-    assert list(philox.block(counter, key)) == numpy_words(counter, key, 4)
+    arguments = (seed, sample, position, stream, count)
+    assert philox.uniforms(*arguments) == numpy_uniforms(*arguments)
 
 
-def test_block_equals_the_authors_known_answer() -> None:
+def test_numbers_equal_the_authors_known_answer() -> None:
     # Random123, kat_vectors: philox4x64 10, zero counter and key.
-    assert philox.block((0, 0, 0, 0), (0, 0)) == (
-        0x16554D9ECA36314C,
-        0xDB20FE9D672D0FDC,
-        0xD7E772CEE186176B,
-        0x7E68B68AEC7BA23B,
-    )
+    words = (0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B)
+    assert philox.uniforms(0, 0, 0, 0, 4) == [(word >> 11) / 2**53 for word in words]
 
 
-def test_uniform_takes_53_bits_of_the_first_word() -> None:
+def test_uniform_is_the_first_of_stream_0() -> None:
     for position in range(20):
-        word = philox.block((position, 0, 0, 0), (5, 2))[0]
-        assert philox.uniform(5, 2, position) == (word >> 11) / 2**53
+        assert philox.uniform(5, 2, position) == philox.uniforms(5, 2, position, 0, 4)[0]
     assert philox.uniform(5, 2, 17) != philox.uniform(5, 2, 18) != philox.uniform(5, 3, 17)
 
 

@@ -172,6 +172,13 @@ AVX2 static float slope(float *s, uint32_t count, float by, int32_t first) {
     return max;
 }
 
+AVX2 static void exps(float *x, uint32_t count) {
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        _mm256_storeu_ps(x + i, exp_vector(_mm256_loadu_ps(x + i)));
+    for (; i < count; i++) x[i] = exp32(x[i]);
+}
+
 AVX2 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     __m256 max_lanes = _mm256_set1_ps(max);
     uint32_t i = 0;
@@ -235,6 +242,7 @@ const struct lora_variant lora_variant_avx2 = {
     .scale = scale,
     .cap = cap,
     .slope = slope,
+    .exps = exps,
     .exponentials = exponentials,
     .weigh = weigh,
 };

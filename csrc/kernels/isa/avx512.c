@@ -108,6 +108,13 @@ static float slope(float *s, uint32_t count, float by, int32_t first) {
     return lora_variant_avx2.slope(s, count, by, first);
 }
 
+AVX512 static void exps(float *x, uint32_t count) {
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        _mm512_storeu_ps(x + i, exp_wide(_mm512_loadu_ps(x + i)));
+    lora_variant_avx2.exps(x + i, count - i);
+}
+
 AVX512 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     const __m512 max_lanes = _mm512_set1_ps(max);
     uint32_t i = 0;
@@ -158,6 +165,7 @@ const struct lora_variant lora_variant_avx512 = {
     .scale = scale,
     .cap = cap,
     .slope = slope,
+    .exps = exps,
     .exponentials = exponentials,
     .weigh = weigh,
 };

@@ -123,6 +123,10 @@ static float slope(float *s, uint32_t count, float by, int32_t first) {
     return max;
 }
 
+static void exps(float *x, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) x[i] = exp32(x[i]);
+}
+
 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     for (uint32_t i = 0; i < count; i++) e[i] = float_to_half(exp32(s[i] - max));
 }
@@ -157,6 +161,7 @@ const struct lora_variant lora_variant_plain = {
     .scale = scale,
     .cap = cap,
     .slope = slope,
+    .exps = exps,
     .exponentials = exponentials,
     .weigh = weigh,
 };

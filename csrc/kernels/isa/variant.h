@@ -54,6 +54,8 @@ struct lora_variant {
     float (*cap)(float *s, uint32_t count, float cap);
     /* s[i] = s[i] + slope*(first + i); returns the maximum. first + i is exact in FP32. */
     float (*slope)(float *s, uint32_t count, float slope, int32_t first);
+    /* x[i] = exp(x[i]) */
+    void (*exps)(float *x, uint32_t count);
     /* e[i] = FP16(exp(s[i] - max)) */
     void (*exponentials)(const float *s, uint32_t count, float max, uint16_t *e);
     /* sum[d] += (sequential sum over i of e[i]*v[i][d] from +0): one tile, at most 32 positions. */

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
+from lora_host.logits import top_tokens
 from lora_sdk.sampling import philox, rejection, select
 from lora_sdk.sampling.beam_params import NEVER, BeamSearchParams
-from lora_sdk.sampling.logprobs import max_and_log_sum, top_tokens
+from lora_sdk.sampling.logprobs import max_and_log_sum
 from lora_sdk.sampling.sampler import BEAMS, Sampler
 
 Logits = NDArray[np.float32]
@@ -94,7 +95,7 @@ class BeamSearch:
         if scaled.max() == -np.inf:
             return scaled
         top_k = max(params.top_k, least) if params.top_k > 0 else params.top_k
-        kept = select.weights_of(scaled - scaled.max(), top_k, params.top_p, params.min_p) > 0.0
+        kept = select.weights_of(scaled, 1.0, top_k, params.top_p, params.min_p) > 0.0
         kept[top_tokens(scaled, least)] = True
         scaled[~kept] = -np.inf
         return scaled

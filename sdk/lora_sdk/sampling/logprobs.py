@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host import numerics
+from lora_host.logits import exp_total, top_tokens
 
 Logits = NDArray[np.float32]
 LN2 = float.fromhex("0x1.62e42fefa39efp-1")
@@ -41,9 +42,8 @@ class PositionLogprobs:
 
 def max_and_log_sum(logits: Logits) -> tuple[float, float]:
     """The max logit and the natural log of sum(exp(logit - max)), both float64."""
-    top = logits.max()
-    total = np.cumsum(numerics.exp32(logits - top).astype(np.float64))[-1]
-    return float(top), float(numerics.log2_64(total)) * LN2
+    total = np.float64(exp_total(logits))
+    return float(logits.max()), float(numerics.log2_64(total)) * LN2
 
 
 def log_probability(logits: Logits, token: int) -> float:
@@ -75,14 +75,3 @@ def position_logprobs(logits: Logits, chosen: int, count: int) -> PositionLogpro
         entry(chosen, rank_of(logits, chosen)),
         tuple(entry(token, rank + 1) for rank, token in enumerate(top_tokens(logits, count))),
     )
-
-
-def top_tokens(logits: Logits, count: int) -> list[int]:
-    """Ids of the `count` largest logits in descending order. Ties: the lower id first."""
-    count = min(count, logits.size)
-    if count == 0:
-        return []
-    edge = np.partition(logits, logits.size - count)[logits.size - count]
-    candidates = np.flatnonzero(logits >= edge)
-    order = np.argsort(-logits[candidates], kind="stable")[:count]
-    return [int(token) for token in candidates[order]]

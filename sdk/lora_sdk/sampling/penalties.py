@@ -14,6 +14,16 @@ from lora_sdk.sampling.params import SamplingParams
 Logits = NDArray[np.float32]
 
 
+def penalizes(params: SamplingParams) -> bool:
+    """Whether `penalize` changes any logit."""
+    return bool(
+        params.repetition_penalty != 1.0
+        or params.frequency_penalty
+        or params.presence_penalty
+        or params.logit_bias
+    )
+
+
 def penalize(
     logits: Logits, params: SamplingParams, prompt: Sequence[int], output: Sequence[int]
 ) -> None:

@@ -50,6 +50,17 @@ class Sampler:
         mask[list(self.params.allowed_token_ids)] = True
         return mask
 
+    @cached_property
+    def _unprocessed(self) -> bool:
+        """Whether nothing but min_tokens changes logits."""
+        params = self.params
+        return not (
+            penalties.penalizes(params)
+            or self.bad_words
+            or params.allowed_token_ids
+            or params.allowed_tokens is not None
+        )
+
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
     ) -> tuple[int, PositionLogprobs | None]:
@@ -62,18 +73,13 @@ class Sampler:
         select.check_finite(logits, position)
         processed = self.processed(logits, prompt, output)
         if params.greedy:
-            tempered = processed
             token = select.most_likely(processed)
             if processed[token] == -np.inf:
                 raise RequestError("no token may be chosen: every one is forbidden")
         else:
-            tempered = select.tempered(processed, params.temperature)
             u = philox.uniform(self.seed, self.sample, position)
-            token = select.draw(tempered, u, params.top_k, params.top_p, params.min_p)
-        if params.logprobs is None:
-            return token, None
-        shown = logits if params.logprobs_mode == "raw" else tempered
-        return token, position_logprobs(shown, token, params.logprobs)
+            token = select.draw(self._weights(processed), u)
+        return token, self._logprobs(logits, processed, token)
 
     def choose_among(
         self,
@@ -86,22 +92,34 @@ class Sampler:
     ) -> tuple[int, PositionLogprobs | None]:
         """As `choose`, with the same distribution of tokens, by rejection sampling over `siblings`.
         These were drawn without replacement from weights `drafted` float64 [V]."""
-        params = self.params
         select.check_finite(logits, position)
         processed = self.processed(logits, prompt, output)
-        if params.greedy:
-            tempered = processed
+        if self.params.greedy:
             weights = np.zeros(processed.size)
             weights[select.most_likely(processed)] = 1.0
         else:
-            tempered = select.tempered(processed, params.temperature)
-            weights = select.weights_of(tempered, params.top_k, params.top_p, params.min_p)
+            weights = self._weights(processed).astype(np.float64)
         uniforms = philox.uniforms(self.seed, self.sample, position, ACCEPTANCE, len(siblings) + 1)
         token = rejection.choose(weights, drafted, siblings, uniforms)
+        return token, self._logprobs(logits, processed, token)
+
+    def _weights(self, processed: Logits) -> Logits:
+        """Weights FP32 [V] of the logits that `processed` gave."""
+        params = self.params
+        return select.weights_of(
+            processed, params.temperature, params.top_k, params.top_p, params.min_p
+        )
+
+    def _logprobs(self, logits: Logits, processed: Logits, token: int) -> PositionLogprobs | None:
+        """Those of a chosen token that the request asks for."""
+        params = self.params
         if params.logprobs is None:
-            return token, None
-        shown = logits if params.logprobs_mode == "raw" else tempered
-        return token, position_logprobs(shown, token, params.logprobs)
+            return None
+        if params.logprobs_mode == "raw":
+            return position_logprobs(logits, token, params.logprobs)
+        if not params.greedy:
+            processed = select.tempered(processed, params.temperature)
+        return position_logprobs(processed, token, params.logprobs)
 
     def draw_siblings(self, drafted: NDArray[np.float64], position: int, count: int) -> list[int]:
         """`count` distinct tokens for `position` from a draft's weights float64 [V]. The random
@@ -110,9 +128,11 @@ class Sampler:
         return rejection.draw_siblings(drafted, uniforms)
 
     def processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
-        """A copy of the logits FP32 [V] after penalties, bias and forbidden tokens. RequestError if
-        a mask is wrong."""
+        """The logits FP32 [V] after penalties, bias and forbidden tokens: a copy, unless none of
+        these is asked for. RequestError if a mask is wrong."""
         params = self.params
+        if self._unprocessed and len(output) >= params.min_tokens:
+            return logits
         processed = np.array(logits, dtype=np.float32)
         penalties.penalize(processed, params, prompt, output)
         penalties.forbid_bad_words(processed, self.bad_words, output)

@@ -6,11 +6,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
+from lora_host.logits import draw_token, token_weights
 
 Logits = NDArray[np.float32]
-Ids = NDArray[np.intp]
 _TINY = float(np.finfo(np.float32).tiny)
 
 
@@ -31,14 +30,18 @@ def most_likely(logits: Logits) -> int:
 
 def tempered(logits: Logits, temperature: float) -> Logits:
     """(logit - max) / temperature, FP32 [V]; forbidden tokens stay at -infinity."""
-    top = logits.max()
+    return divided(logits - _finite_top(logits), temperature)
+
+
+def _finite_top(logits: Logits) -> np.float32:
+    top: np.float32 = logits.max()
     if top == -np.inf:
         raise RequestError("no token may be chosen: every one is forbidden")
     if top == np.inf:
         raise ModelError(
             f"logit of token {most_likely(logits)} is infinite; expected finite ones to sample from"
         )
-    return divided(logits - top, temperature)
+    return top
 
 
 def divided(logits: Logits, temperature: float) -> Logits:
@@ -48,65 +51,16 @@ def divided(logits: Logits, temperature: float) -> Logits:
     return scaled
 
 
-def top_k_ids(logits: Logits, k: int) -> Ids | None:
-    """Ids of the k largest logits, ascending. Ties: the lower ids. None if all are kept."""
-    if k <= 0 or k >= logits.size:
-        return None
-    edge = np.partition(logits, logits.size - k)[logits.size - k]
-    above, ties = np.flatnonzero(logits > edge), np.flatnonzero(logits == edge)
-    found = np.concatenate([above, ties[: k - above.size]])
-    found.sort()
-    return found
+def weights_of(
+    logits: Logits, temperature: float, top_k: int, top_p: float, min_p: float
+) -> Logits:
+    """Weights FP32 [V] of logits FP32 [V]. Excluded tokens have weight 0. RequestError where all
+    are forbidden, ModelError where one is infinite."""
+    _finite_top(logits)
+    return token_weights(logits, max(temperature, _TINY), top_k, top_p, min_p)
 
 
-def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
-    """Mask [V] of the fewest most likely tokens whose weights reach top_p (below 1) of the
-    total."""
-    total = np.cumsum(weights)[-1]
-    for threshold in (total * (1.0 - top_p) / weights.size, -1.0):
-        # Weights below `threshold` sum to less than 1 - top_p: only the others need sorting. If
-        # rounding breaks this, all are sorted.
-        ids = np.flatnonzero(weights >= threshold)
-        order = ids[np.argsort(-weights[ids], kind="stable")]
-        running = np.cumsum(weights[order])
-        count = int(np.searchsorted(running, top_p * total, side="left")) + 1
-        if count <= order.size:
-            break
-    keep = np.zeros(weights.size, dtype=np.bool_)
-    keep[order[:count]] = True
-    return keep
-
-
-def draw(logits: Logits, u: float, top_k: int, top_p: float, min_p: float) -> int:
-    """Draw a token from tempered logits FP32 [V] whose max is 0.
-
-    The token is the first id whose running float64 sum exceeds u * total; u is in [0, 1).
-    """
-    ids, weights = _candidates(logits, top_k, top_p, min_p)
-    running = np.cumsum(weights)
-    index = int(np.searchsorted(running, u * running[-1], side="right"))
-    return index if ids is None else int(ids[index])
-
-
-def weights_of(logits: Logits, top_k: int, top_p: float, min_p: float) -> NDArray[np.float64]:
-    """Weights float64 [V] of tempered logits whose max is 0. Excluded tokens have weight 0."""
-    ids, weights = _candidates(logits, top_k, top_p, min_p)
-    if ids is None:
-        return weights
-    every = np.zeros(logits.size)
-    every[ids] = weights
-    return every
-
-
-def _candidates(
-    logits: Logits, top_k: int, top_p: float, min_p: float
-) -> tuple[Ids | None, NDArray[np.float64]]:
-    """Ids that top-k keeps, ascending (None: all), and their weights, 0 for those that top-p or
-    min-p exclude. A weight of 0 changes no running sum, so ids that top-k drops may be absent."""
-    ids = top_k_ids(logits, top_k)
-    weights = numerics.exp32(logits if ids is None else logits[ids]).astype(np.float64)
-    if top_p < 1.0:
-        weights[~keep_top_p(weights, top_p)] = 0.0
-    if min_p > 0.0:
-        weights[weights < min_p * weights.max()] = 0.0
-    return ids, weights
+def draw(weights: Logits, u: float) -> int:
+    """The first id whose running float64 sum of weights FP32 [V] exceeds u * total; u is in
+    [0, 1)."""
+    return draw_token(weights, u)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import LoraError, ModelError, RowsLostError
+from lora_host.logits import top_tokens
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import DEVICE
 from lora_sdk.recovery.recovery import Recovery
-from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.step.step import Row, StepResult
 from lora_sdk.step.stepper import Stepper, argmax_of

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.logits import top_tokens
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.eagle3_layer import Floats, HeadLayer, KeyValues, Mask
 from lora_sdk.spec.eagle3_weights import Embedding, load_head
