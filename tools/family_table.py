@@ -1,4 +1,4 @@
-"""Writes the table of model families in README.md: every `model_type` of the registry, what its
+"""Writes the table of model families in docs/reference/models.md: every `model_type` of the registry, what its
 module reads from the configurations of its test models, and the names of these.
 
     python -m tools.family_table
@@ -16,7 +16,7 @@ from lora_sdk.model.features import features
 from lora_sdk.model.fields import Fields
 from tests.variants import VARIANTS
 
-PAGE = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "models.md"
 BEGIN, END = "<!-- families -->\n", "<!-- end of families -->"
 
 

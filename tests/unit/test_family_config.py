@@ -18,7 +18,7 @@ from tests.moe_configs import MOE_CONFIGS
 from tests.position_configs import POSITION_CONFIGS
 from tools.family_table import family_table, with_table
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "models.md"
 
 
 def load(folder: Path, fields: dict[str, Any]) -> ModelConfig:
@@ -230,9 +230,9 @@ def test_a_known_model_type_is_refused_with_what_is_missing(
     assert kind not in model_types()
 
 
-def test_the_readme_has_the_table_of_the_registry() -> None:
+def test_the_page_of_models_has_the_table_of_the_registry() -> None:
     registered = [kind for kind in model_types() if kind != made_up_family.NAME]
-    page = README.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, registered), "run python -m tools.family_table"
     assert page.count("\n| qwen2 | RMSNorm, ") == 1 and "YaRN" in family_table(["qwen2"])
     with pytest.raises(ValueError, match="made_up: 0 test models"):

@@ -174,7 +174,7 @@ def unknown_model_type(fields: Fields, kind: object, supported: Iterable[str]) -
     if missing:
         return ModelError(f"{fields.where}: model_type is {short(kind)}: {missing}: not supported")
     near = get_close_matches(kind, supported, n=1, cutoff=0.8)
-    hint = f"did you mean {near[0]!r}?" if near else "README.md has a table of those that are"
+    hint = f"did you mean {near[0]!r}?" if near else "docs/reference/models.md lists those that are"
     return ModelError(f"{fields.where}: model_type {short(kind)} is not supported; {hint}")
 
 
