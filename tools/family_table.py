@@ -1,5 +1,5 @@
-"""Writes the table of model families in docs/reference/models.md: every `model_type` of the registry, what its
-module reads from the configurations of its test models, and the names of these.
+"""Writes the table of model families in docs/reference/models.md: every `model_type` of the
+registry, what its module reads from the configurations of its test models, and their names.
 
     python -m tools.family_table
 

@@ -201,8 +201,8 @@ def test_mistral_without_the_field_has_its_default_window(tmp_path: Path) -> Non
             "image inputs and a mixture of experts: not supported",
         ),
         ({"model_type": "newnet", "state_size": 16}, "state-space layers"),
-        ({"model_type": "newnet", "num_experts": 1, "alibi": True}, "is not supported; docs/reference/models.md"),
-        ({"model_type": "x" * 500}, "is not supported; docs/reference/models.md"),
+        ({"model_type": "newnet", "num_experts": 1, "alibi": True}, "is not supported; docs/"),
+        ({"model_type": "x" * 500}, "is not supported; docs/"),
     ],
 )
 def test_an_unknown_type_is_refused_by_the_feature_that_is_missing(
