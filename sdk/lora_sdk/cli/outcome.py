@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import re
 import sys
@@ -38,6 +39,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         )
     _write_utf8()
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
+    logging.lastResort = _Said(name)  # of records that no handler takes
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -64,6 +66,18 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(name, f"{where}{error.strerror or error}{_cure(error)}", code)
     except MemoryError:
         return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
+
+
+class _Said(logging.Handler):
+    """Log records from warnings on as lines of the command `name`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.WARNING)
+        self.name = name
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        say(str(self.name), record.levelname.lower(), record.getMessage())
 
 
 def _of_choice(error: click.UsageError) -> str:
