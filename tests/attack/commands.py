@@ -29,7 +29,12 @@ PROCESSOR_SECONDS, WALL_SECONDS = 60, 300
 MEGABYTES = 1536
 LOOK_SECONDS = 0.05
 MAX_LINE = 600
-BESIDES = ("note: ", "measured: ", "lora-run: warning: ", "lora: warning: ")  # lines beside the error's
+BESIDES = (
+    "note: ",
+    "measured: ",
+    "lora-run: warning: ",
+    "lora: warning: ",
+)  # lines beside the error's
 SHORT = ("lora-run", "-p", "hello", "-n", "1", "-m")
 Mutate = Callable[[Random, bytes], bytes]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -259,6 +260,16 @@ def test_eval_says_what_its_time_was(folder: Path, prompt: Path) -> None:
     assert found is not None, line
     whole, *parts = map(float, found.groups())
     assert whole == pytest.approx(sum(parts), abs=0.02) and min(parts[0], parts[2]) > 0
+
+
+def test_log_records_say_which_command_warns(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"what_is_this": 1}))
+    done = lora_run("--model", tmp_path / "model", "-n", 1, "-p", "a")
+    warning, measured = done.stderr.decode().splitlines()
+    assert warning.startswith("lora-run: warning: ") and "'what_is_this'" in warning
+    assert measured.startswith("measured: ") and done.returncode == 0
 
 
 def test_a_misspelt_choice_gets_the_nearest_one() -> None:

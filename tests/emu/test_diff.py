@@ -182,7 +182,7 @@ def test_the_command_says_what_differs(folder: Path, tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 200
     done = command(
         LORA, "diff", "-m", folder, "--boards", "1,2", "--kernels", "native,numpy", "-p", "abc",
-        "-n", 3, "--json",
+        "--overlay", "lora_f_u280", "-n", 3, "--json",
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert done.returncode == 0
@@ -196,6 +196,7 @@ def test_the_command_says_what_differs(folder: Path, tmp_path: Path) -> None:
         (["--boards", "1"], "one set-up; expected two or more, for instance --boards 1,4"),
         (["--boards", "1,2,4", "--kernels", "native,numpy"], "2 values; expected 1 or 3"),
         (["--boards", "1,x"], "--boards: 'x' is no number"),
+        (["--overlay", "lora_f_u280,none"], "none"),
         (["--boards", "1,3"], "3 boards were requested"),
         (["--kernels", "native,"], "kernels"),
         (["--boards", "1,2", "-n", "100000"], "tokens to compare; the contexts take"),

@@ -524,6 +524,8 @@ def test_the_command_prints_results_and_a_table(tmp_path: Path) -> None:
         ("clusters: [{devices: ['emu:u280'], boards: 2}]", "boards is 2, devices name 1"),
         ("clusters: [{devices: ['emu:u280'], count: 2}]", "leave out count"),
         ("load: {prompt: 1, response: 1}", "no workers and no clusters"),
+        ("clusters: [{overlay: lora_g_u280}]", "lora_g_u280"),
+        ("clusters: [{overlay: ./none}]", "none"),
         ("model: nowhere\nclusters: [{boards: 1}]", "nowhere"),
     ):
         path = tmp_path / "fleet.yaml"

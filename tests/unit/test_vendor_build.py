@@ -118,6 +118,7 @@ def test_another_configuration_is_noticed(
         (("xclbin", "KERNEL=control"), 2, "BOARD=(none): one of"),
         (("xclbin", "BOARD=u50", "KERNEL=control"), 2, "BOARD=u50: one of"),
         (("files", "BOARD=u280", "OVERLAY=lora_channels_u280"), 2, "have no channels for yet"),
+        (("files", "BOARD=u280", "OVERLAY=lora_gguf_u280"), 2, "which no hardware source"),
         (
             ("files", "BOARD=u280", "KERNEL=control", "OVERLAY=lora_f_v80"),
             2,

@@ -159,6 +159,12 @@ def _plan(options: argparse.Namespace) -> Plan:
             f"for yet; they run on simulated cards (--device sim:{overlay.board.name})",
             usage=True,
         )
+    if "gguf" in overlay.weights:
+        raise BuildError(
+            f"OVERLAY={overlay.name}: weights in GGUF's blocks found, which no hardware source "
+            "multiplies; they run on emulated boards",
+            usage=True,
+        )
     return make_plan(overlay, kernel_row(options.kernel))
 
 

@@ -86,7 +86,7 @@ def examine(machine: Machine | None = None) -> list[Finding]:
     if any(load_board(kind).shell for kind in kinds) or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
     else:
-        found = "XILINX_XRT is unset; boards named xrt: need it"
+        found = "XILINX_XRT is unset; boards named xrt: need it, cards AMD's package, which has the driver"
         findings.append(Finding(NOTE, "XRT", found, _xrt_cure(machine)))
     findings += [*_shells(boards), _pinned(), _locks(), *_simulators()]
     return findings
@@ -181,7 +181,8 @@ def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
         found += f", which has no lib/{library}"
         findings.append(Finding(MISSING, "XRT", found, _xrt_cure(machine)))
     else:
-        findings.append(Finding(OK, "XRT", found))
+        alone = "" if "xocl" in machine.modules else ", for emulation alone: no driver is loaded"
+        findings.append(Finding(OK, "XRT", found + alone))
     name = "libxrt_coreutil.so.2"
     if machine.loads(name):
         findings.append(Finding(OK, "runtime library", name))

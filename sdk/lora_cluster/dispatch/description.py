@@ -57,7 +57,7 @@ def _entries(
     found: list[dict[str, Any]] = []
     for index, entry in enumerate(content.get(kind, ())):
         try:
-            own = options_of(entry)
+            own = options_of(entry) | _overlay(path, entry)
             EngineOptions(**own)  # checks them without opening a board
         except LoraError as error:
             raise RequestError(f"{path}: {kind}.{index}: {error}", usage=False) from None
@@ -98,6 +98,14 @@ def _cluster(entry: Entry) -> dict[str, Any]:
     return {"devices": list(devices)}
 
 
-def _folder(path: Path, model: str) -> Path:
+def _overlay(path: Path, entry: Entry) -> dict[str, str]:
+    """By its name, or a folder."""
+    overlay = entry.get("overlay")
+    if overlay is None:
+        return {}
+    return {"overlay": str(_folder(path, overlay)) if "/" in overlay else overlay}
+
+
+def _folder(path: Path, name: str) -> Path:
     """A folder that the file names, relative to the file."""
-    return path.parent / Path(model).expanduser()
+    return path.parent / Path(name).expanduser()

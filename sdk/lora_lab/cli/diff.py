@@ -27,7 +27,7 @@ Examples:
   lora diff -m FP16,W8A8 --tolerance 0.05 prompt.txt
 """
 SETUPS = {"model": "-m", "boards": "--boards", "kernels": "--kernels", "device": "--device",
-          "kv": "--kv"}  # fmt: skip
+          "overlay": "--overlay", "kv": "--kv"}  # fmt: skip
 
 
 @click.command("diff", epilog=EXAMPLES)
@@ -41,6 +41,8 @@ SETUPS = {"model": "-m", "boards": "--boards", "kernels": "--kernels", "device":
 @click.option("--kernels", metavar="NAME[,NAME]",
               help="kernels of emulated boards: native, numpy, rtl [native]")  # fmt: skip
 @click.option("--device", metavar="URI[,URI]", help="the board of each set-up [emulated boards]")
+@click.option("--overlay", metavar="DIR[,DIR]",
+              help="name or folder of each set-up's overlay [one that supports it]")  # fmt: skip
 @click.option("--kv", metavar="KIND[,KIND]",
               help="KV cache of each: fp16, int8, int8-heads [as the model says]")  # fmt: skip
 @click.option("--tolerance", default=0.0, show_default=True, type=click.FloatRange(0),
@@ -115,7 +117,7 @@ def _options(setup: dict[str, str]) -> EngineOptions:
         given["boards"] = int(setup["boards"])
     if "device" in setup:
         given["devices"] = [setup["device"]]
-    for name in ("model", "kv"):
+    for name in ("model", "overlay", "kv"):
         if name in setup:
             given[name] = setup[name]
     return EngineOptions(**given)

@@ -64,7 +64,7 @@ class EngineOptions:
     )
     devices: Sequence[str] = option(
         (),
-        help="URIs of the boards to use: emu:u280, sim:u280 (simulated cards), xrt:0",
+        help="URIs of the boards to use: emu:u280, sim:u280 (simulated cards), xrt:0, slash:BDF",
         unset="emulated boards",
         flags=("--device",),
         metavar="URI",
