@@ -86,7 +86,7 @@ def examine(machine: Machine | None = None) -> list[Finding]:
     if any(load_board(kind).shell for kind in kinds) or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
     else:
-        found = "XILINX_XRT is unset; boards named xrt: need it, cards AMD's package, which has the driver"
+        found = "XILINX_XRT is unset; boards named xrt: need it, cards also AMD's driver"
         findings.append(Finding(NOTE, "XRT", found, _xrt_cure(machine)))
     findings += [*_shells(boards), _pinned(), _locks(), *_simulators()]
     return findings
