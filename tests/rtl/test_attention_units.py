@@ -20,13 +20,18 @@ UNITS = 4
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
+LONG = ((4, 4), (2, 1), (8, 4))
+
+
 @pytest.fixture(
-    scope="module", params=[UNITS, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 8))]
+    scope="module", params=[(UNITS, 2), *(pytest.param(n, marks=pytest.mark.long) for n in LONG)]
 )
 def several(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """So many units. Banks 0 to 5 are read by their own ports; pages lie in 4 to 6."""
+    """So many units, and so many with lanes of FP16. Banks 0 to 5 are read by their own ports;
+    pages lie in 4 to 6."""
     folder = tmp_path_factory.mktemp("units")
-    return build(folder, unit="attention", attentions=request.param)
+    units, floats = request.param
+    return build(folder, unit="attention", attentions=units, floats=floats)
 
 
 @EVERY_KIND
@@ -49,6 +54,13 @@ def test_slopes_windows_paths_and_spilled_pages(several: Any, kind: str) -> None
     case = Attention(kind, 8, (130, 200, 7), 3, (6, 6, 1), (3, 9), fields=fields, spills=True)
     assert case.same(several)
     assert Attention(kind, 16, (30, 0, 0), 1, (4, 4, 1), path=(119, 120)).same(several)
+
+
+def test_each_command_finds_a_unit_that_has_it(several: Any) -> None:
+    """Of static INT8 K and V: plain, with slopes, with a cap, plain again."""
+    slopes = {"slope_kind": abi.SLOPE_DISTANCE}
+    for fields in ({}, slopes, {"cap": bits(1.7)}, {"cap": bits(-0.0)}, {}):
+        assert Attention("int8", 40, (70, 33, 5), 3, (9, 9, 1), fields=fields).same(several)
 
 
 @EVERY_KIND
@@ -101,17 +113,22 @@ MISTAKES = {
     "done when one is": (
         "attention/attention_units.sv", "runs && (waits & ~ends) == '0", "runs && ends != '0",
     ),
+    "a cap of a unit that has none": (
+        "attention/attention_units.sv", "&& cap[30:0] == 31'd0", "",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     wrong = build(
-        tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="attention", attentions=UNITS
-    )
+        tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="attention", attentions=UNITS,
+        floats=UNITS,
+    )  # fmt: skip
     assert differs(
         wrong,
         Attention("fp16", 40, (70, 33, 5), 3, (9, 9, 1), (2, 5)),
+        Attention("int8", 40, (70, 33, 5), 3, (9, 9, 1), fields={"cap": bits(1.7)}),
         *(
             Attention("fp16", 8, (1, 2, 35), 6, (5, 5, 1), (0, 2), anything, seed=s)
             for s in range(3)
