@@ -101,7 +101,7 @@ MISTAKES = {
     "a page's line with the tag of another port": (
         CROSS, "{owner[g+k*GROUPS], tag[g+k*GROUPS],", "{owner[g+k*GROUPS], tag[g],",
     ),
-    "a page of no bank is there": (CROSS, "line_error[r] <= 1'b1;", "line_error[r] <= 1'b0;"),
+    "a page of no bank is there": (CROSS, "lost_taken || group_error[group]", "group_error[group]"),
     "all bytes of a line are written": (ONCHIP, "writes && write_bytes[i]", "writes"),
     "a line too early": (ONCHIP, "assign line_data = found[STAGES]", "assign line_data = found[0]"),
 }  # fmt: skip

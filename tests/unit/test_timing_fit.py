@@ -109,7 +109,9 @@ def test_the_source_has_one_of_each_unit_on_one_port() -> None:
 
 def test_the_card_with_channels_has_the_units_that_are_timed() -> None:
     parts = {part.name: part.instances for part in fit(CHANNELS).parts}
-    assert parts["channel"] == 32 and parts["attention"] == card_costs().attentions == 4
+    attentions = {name: parts[name] for name in ("attention", "attention_int8")}
+    assert parts["channel"] == 32 and sum(attentions.values()) == card_costs().attentions == 4
+    assert attentions["attention"] == card_costs().float_attentions
     assert parts["pipe_column"] == 2 * parts["pipe_silu"] == 16
 
 

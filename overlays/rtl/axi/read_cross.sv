@@ -33,6 +33,7 @@ module read_cross #(
     input  logic [511:0]        port_line_data[PORTS]
 );
   localparam int LOG = $clog2(READERS), GROUPS = PORTS / PER, CHOICES = GROUPS + 1, CHOICE_BITS = $clog2(CHOICES);
+  localparam int GROUP_BITS = GROUPS > 1 ? $clog2(GROUPS) : 1;
   typedef logic [READERS-1:0] readers_t;
   typedef logic [PORTS-1:0] ports_t;
   typedef logic [GROUPS-1:0] groups_t;
@@ -46,8 +47,8 @@ module read_cross #(
   logic [TAG_BITS-1:0] tag[PORTS];
   groups_t waiting, group_error;    // a line of each
   logic [LOG-1:0] group_owner[GROUPS];
-  logic [TAG_BITS-1:0] group_tag[GROUPS];
-  logic [511:0] group_data[GROUPS];
+  logic [GROUPS-1:0][TAG_BITS-1:0] group_tag;
+  logic [GROUPS-1:0][511:0] group_data;
   groups_t reader_takes[READERS];
 
   for (genvar p = 0; p < PORTS; p++) begin : ports
@@ -88,9 +89,11 @@ module read_cross #(
     logic [PER-1:0] valid, ready;
     logic any, taken;
     logic [PER > 1 ? $clog2(PER)-1 : 0:0] choice;
+    logic [PER-1:0][LOG+TAG_BITS+512:0] lines_of;
     for (genvar k = 0; k < PER; k++) begin : members
       assign valid[k] = port_line_valid[g+k*GROUPS];
       assign port_line_ready[g+k*GROUPS] = ready[k];
+      assign lines_of[k] = {owner[g+k*GROUPS], tag[g+k*GROUPS], port_line_error[g+k*GROUPS], port_line_data[g+k*GROUPS]};
     end
     if (PER > 1) begin : several
       port_choice #(
@@ -117,9 +120,7 @@ module read_cross #(
       if (taken) waiting[g] <= 1'b0;
       if (any) begin
         waiting[g] <= 1'b1;
-        for (int k = 0; k < PER; k++)
-          if (int'(choice) == k) {group_owner[g], group_tag[g], group_error[g], group_data[g]} <=
-              {owner[g+k*GROUPS], tag[g+k*GROUPS], port_line_error[g+k*GROUPS], port_line_data[g+k*GROUPS]};
+        {group_owner[g], group_tag[g], group_error[g], group_data[g]} <= lines_of[choice];
       end
       if (rst) waiting[g] <= 1'b0;
     end
@@ -130,6 +131,8 @@ module read_cross #(
     groups_t here;
     logic lost, lost_taken, moves, any;
     logic [CHOICE_BITS-1:0] choice;
+    logic [GROUP_BITS-1:0] group;
+    assign group = choice[GROUP_BITS-1:0];
     for (genvar p = 0; p < PORTS; p++) begin : banks
       localparam int SPAN = int'(SPAN_BITS[6*p+:6]);
       localparam logic [41:0] FIRST = FIRST_LINES[42*p+:42];
@@ -166,11 +169,9 @@ module read_cross #(
       if (line_ready[r]) line_valid[r] <= 1'b0;
       if (any) begin
         line_valid[r] <= 1'b1;
-        line_tag[r] <= its_tag[r];
-        line_error[r] <= 1'b1;
-        for (int g = 0; g < GROUPS; g++)
-          if (choice == CHOICE_BITS'(g)) {line_tag[r], line_error[r], line_data[r]} <= {group_tag[g], group_error[g],
-                                                                                       group_data[g]};
+        line_tag[r] <= lost_taken ? its_tag[r] : group_tag[group];
+        line_error[r] <= lost_taken || group_error[group];
+        line_data[r] <= group_data[group];
       end
       if (rst) {waits[r], line_valid[r]} <= 2'b00;
     end

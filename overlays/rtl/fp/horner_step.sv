@@ -69,11 +69,12 @@ module horner_step #(
   end
 
   // 7 to 9: added, one place up at most, rounded
-  logic [26:0] sum_7, sum_8;
+  logic [26:0] sum_7;
+  logic [25:0] sum_8;  // behind the leading bit: 23 bits and three below
   logic whole_8;
   always_ff @(posedge clk) begin
     if (at[6]) sum_7 <= minus_6 ? {1'b1, C[22:0], 3'd0} - lesser_6 : {1'b1, C[22:0], 3'd0} + lesser_6;
-    if (at[7]) {whole_8, sum_8} <= {sum_7[26], sum_7[26] ? sum_7 : {sum_7[25:0], 1'b0}};
+    if (at[7]) {whole_8, sum_8} <= {sum_7[26], sum_7[26] ? sum_7[25:0] : {sum_7[24:0], 1'b0}};
     if (at[8]) begin
       automatic logic up = sum_8[2] && (sum_8[3] || sum_8[1:0] != 2'd0);
       sum <= {1'b0, {whole_8 ? C[30:23] : C[30:23] - 8'd1, sum_8[25:3]} + {30'd0, up}};

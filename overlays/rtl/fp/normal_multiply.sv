@@ -14,7 +14,7 @@ module normal_multiply (
   logic sign_1, sign_2, sign_3, zero_1, zero_2, zero_3;
   logic [23:0] a_1, b_1;
   logic [47:0] product_2;
-  logic [26:0] kept_3;  // 24 bits and three below
+  logic [25:0] kept_3;  // behind the leading bit: 23 bits and three below
   logic [7:0] exponent_1, exponent_2, exponent_3;
   always_ff @(posedge clk) if (valid) begin
     sign_1 <= a[31] ^ b[31];
@@ -30,7 +30,7 @@ module normal_multiply (
   always_ff @(posedge clk) if (at[2]) begin
     {sign_3, zero_3} <= {sign_2, zero_2};
     exponent_3 <= exponent_2 + {7'd0, product_2[47]};
-    kept_3 <= product_2[47] ? {product_2[47:22], product_2[21:0] != 22'd0} : {product_2[46:21], product_2[20:0] != 21'd0};
+    kept_3 <= product_2[47] ? {product_2[46:22], product_2[21:0] != 22'd0} : {product_2[45:21], product_2[20:0] != 21'd0};
   end
   always_ff @(posedge clk) if (at[3]) begin
     automatic logic up = kept_3[2] && (kept_3[3] || kept_3[1:0] != 2'd0);
