@@ -84,8 +84,9 @@ def test_selected_rows_and_slow_memory(several: Any) -> None:
 
 @pytest.mark.parametrize("attempts", [12, pytest.param(100, marks=pytest.mark.long)])
 def test_aborts_and_resets_at_any_cycle(several: Any, attempts: int) -> None:
-    fields = {"slope_kind": abi.SLOPE_DISTANCE, "cap": bits(30.0)}
-    cases = [Attention(kind, 16, (40, 3, 0), 2, (6, 3, 2), seed=1, fields=fields) for kind in KINDS]
+    capped = {"slope_kind": abi.SLOPE_DISTANCE, "cap": bits(30.0)}
+    cases = [Attention(kind, 16, (40, 3, 0), 2, (6, 3, 2), seed=1) for kind in KINDS]
+    cases.append(Attention("int8", 16, (5, 3, 0), 2, (3, 3, 1), seed=1, fields=capped))
     with disturbed(several, "attention", attempts, seed=4) as counts:
         right = all([case.same(several) for case in cases])
     check(counts, {

@@ -115,6 +115,13 @@ def test_the_card_with_channels_has_the_units_that_are_timed() -> None:
     assert parts["pipe_column"] == 2 * parts["pipe_silu"] == 16
 
 
+def test_the_card_with_channels_keeps_its_floors() -> None:
+    shares = fit(CHANNELS).shares()
+    assert shares is not None
+    most = {"lut": 0.70, "ff": 0.80, "dsp": 0.80, "bram": 0.75, "uram": 0.75}
+    assert all(shares[name] < share for name, share in most.items()), shares
+
+
 def test_no_share_of_a_device_whose_cells_are_not_counted() -> None:
     assert fit("own-v80").shares() is None and not fit("own-v80").excess()
     lines = CliRunner().invoke(model, ["--resources", "--design", "own-v80"]).stdout
