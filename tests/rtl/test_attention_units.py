@@ -109,7 +109,7 @@ MISTAKES = {
         "attention/attention_units.sv", ".turn(looks[u] && looker == LOG'(u))", ".turn(1'b1)",
     ),
     "the first row of the last unit": (
-        "attention/attention_units.sv", "if (first_rows[u] < nonfinite_row)", "if (u == UNITS - 1)",
+        "attention/attention_units.sv", "first_rows[u] < nonfinite_row", "u == UNITS - 1",
     ),
     "done when one is": (
         "attention/attention_units.sv", "runs && (waits & ~ends) == '0", "runs && ends != '0",
