@@ -43,11 +43,12 @@ def units_runner(units: Any, seed: int = rtl.SEED) -> Runner:
 def build(
     folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1,
     unit: str = "fp16", depth: int = 8, primitives: Path | None = None, pipes: int = 0,
-    attentions: int = 1,
+    attentions: int = 1, floats: int = 1,
 ) -> Any:  # fmt: skip
     """One unit, of another size, or of other `sources` than overlays/rtl, built in `folder`,
     loaded. `primitives`: a model of DSP58 or DSP48E2; the INT8 array is built with them. `pipes`:
-    columns a cycle of the vector unit's pipes. `attentions`: units that share a command."""
+    columns a cycle of the vector unit's pipes. `attentions`: units that share a command,
+    `floats` of them with lanes of FP16."""
     target = folder / rtl.LIBRARY
     named = [] if primitives is None else [f"{primitives.stem[:5]}=1", f"PRIMITIVES={primitives}"]
     subprocess.run(
@@ -55,7 +56,7 @@ def build(
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or SOURCES}", f"LANES={lanes}", f"ROWS={rows}",
             f"DEPTH={depth}", f"UNITS={unit}", f"PIPES={pipes}", "OPT=-O0",
-            f"ATTENTIONS={attentions}",
+            f"ATTENTIONS={attentions}", f"FLOATS={floats}",
             *named,
         ],
         check=True,

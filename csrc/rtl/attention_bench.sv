@@ -4,6 +4,7 @@ module attention_bench
   import attention_types::*;
 #(
     parameter int UNITS = 1,
+    parameter int FLOATS = 1,
     parameter int BANKS = 6  // below which pages are read by a unit's own port
 ) (
     input  logic         clk,
@@ -119,7 +120,7 @@ module attention_bench
         .write_line(), .write_bytes(), .write_data()
     );
     attention_units #(
-        .UNITS(UNITS), .BANKS(BANKS)
+        .UNITS(UNITS), .FLOATS(FLOATS), .BANKS(BANKS)
     ) all (
         .clk(clk), .rst(rst), .abort_valid(abort_valid), .command_valid(command_valid), .command_ready(command_ready),
         .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads), .q_first(q_first), .kv_first(kv_first),

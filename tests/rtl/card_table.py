@@ -34,10 +34,15 @@ class Compared:
         return self.modelled / self.simulated - 1
 
 
-def compared(request: Request, measured: Measured, lanes: int | None = None) -> Iterator[Compared]:
-    """Each step of a measured request on one board. `lanes`: of the FP16 array, those of the costs
-    if None."""
-    costs = replace(card_costs(), lanes=lanes or card_costs().lanes)
+def compared(
+    request: Request, measured: Measured, lanes: int | None = None, floats: int | None = None
+) -> Iterator[Compared]:
+    """Each step of a measured request on one board. `lanes`: of the FP16 array, `floats`: attention
+    units with lanes of FP16; those of the costs if None."""
+    costs = card_costs()
+    costs = replace(
+        costs, lanes=lanes or costs.lanes, float_attentions=floats or costs.float_attentions
+    )
     timing = CardTiming(measured.plan, 0, measured.lists[0], LATENCY, costs)
     for step, (run,) in zip(request.steps, measured.steps, strict=True):
         yield Compared(step, run.cycles, timing.step(card_step(step)).cycles)

@@ -28,10 +28,14 @@ def test_random_lines(rounds: int) -> None:
 # (module, right, wrong)
 MISTAKES = [
     ("line_address", "{1'b0, line} < ways[w].behind", "{1'b0, line} <= ways[w].behind"),
-    ("line_address", "lives == '1 ? !recent[bank] : lives[0]", "lives[0]"),
+    ("line_address", "lives == '1 ? !recent : lives[0]", "lives[0]"),
     ("line_address", "hits[0] ? ways[0].shift : ways[1].shift", "ways[0].shift"),
     ("line_address", "&& !stale && !changed", ""),
-    ("line_address", "if (changed) {live, lives} <= '0;", "if (changed) lives <= '0;"),
+    (
+        "line_address",
+        "if (changed || rst) {live, lives} <= '0;",
+        "if (changed || rst) lives <= '0; if (rst) live <= '0;",
+    ),
     ("line_address", "(onchip && line >= onchip_lines)", "(onchip && line > onchip_lines)"),
     ("arena_port", "read_refused ? !memory_line_valid :", "read_refused ? 1'b1 :"),
     ("arena_port", "write_refused ? !memory_written :", "write_refused ? 1'b1 :"),

@@ -20,13 +20,18 @@ UNITS = 4
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
+LONG = ((4, 4), (2, 1), (8, 4))
+
+
 @pytest.fixture(
-    scope="module", params=[UNITS, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 8))]
+    scope="module", params=[(UNITS, 2), *(pytest.param(n, marks=pytest.mark.long) for n in LONG)]
 )
 def several(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """So many units. Banks 0 to 5 are read by their own ports; pages lie in 4 to 6."""
+    """So many units, and so many with lanes of FP16. Banks 0 to 5 are read by their own ports;
+    pages lie in 4 to 6."""
     folder = tmp_path_factory.mktemp("units")
-    return build(folder, unit="attention", attentions=request.param)
+    units, floats = request.param
+    return build(folder, unit="attention", attentions=units, floats=floats)
 
 
 @EVERY_KIND
@@ -51,6 +56,13 @@ def test_slopes_windows_paths_and_spilled_pages(several: Any, kind: str) -> None
     assert Attention(kind, 16, (30, 0, 0), 1, (4, 4, 1), path=(119, 120)).same(several)
 
 
+def test_each_command_finds_a_unit_that_has_it(several: Any) -> None:
+    """Of static INT8 K and V: plain, with slopes, with a cap, plain again."""
+    slopes = {"slope_kind": abi.SLOPE_DISTANCE}
+    for fields in ({}, slopes, {"cap": bits(1.7)}, {"cap": bits(-0.0)}, {}):
+        assert Attention("int8", 40, (70, 33, 5), 3, (9, 9, 1), fields=fields).same(several)
+
+
 @EVERY_KIND
 def test_values_that_are_not_finite(several: Any, kind: str) -> None:
     """Their count is that of all units, their first row the first of any."""
@@ -72,8 +84,9 @@ def test_selected_rows_and_slow_memory(several: Any) -> None:
 
 @pytest.mark.parametrize("attempts", [12, pytest.param(100, marks=pytest.mark.long)])
 def test_aborts_and_resets_at_any_cycle(several: Any, attempts: int) -> None:
-    fields = {"slope_kind": abi.SLOPE_DISTANCE, "cap": bits(30.0)}
-    cases = [Attention(kind, 16, (40, 3, 0), 2, (6, 3, 2), seed=1, fields=fields) for kind in KINDS]
+    capped = {"slope_kind": abi.SLOPE_DISTANCE, "cap": bits(30.0)}
+    cases = [Attention(kind, 16, (40, 3, 0), 2, (6, 3, 2), seed=1) for kind in KINDS]
+    cases.append(Attention("int8", 16, (5, 3, 0), 2, (3, 3, 1), seed=1, fields=capped))
     with disturbed(several, "attention", attempts, seed=4) as counts:
         right = all([case.same(several) for case in cases])
     check(counts, {
@@ -96,10 +109,13 @@ MISTAKES = {
         "attention/attention_units.sv", ".turn(looks[u] && looker == LOG'(u))", ".turn(1'b1)",
     ),
     "the first row of the last unit": (
-        "attention/attention_units.sv", "if (first_rows[u] < nonfinite_row)", "if (u == UNITS - 1)",
+        "attention/attention_units.sv", "first_rows[u] < nonfinite_row", "u == UNITS - 1",
     ),
     "done when one is": (
         "attention/attention_units.sv", "runs && (waits & ~ends) == '0", "runs && ends != '0",
+    ),
+    "a cap of a unit that has none": (
+        "attention/attention_units.sv", "&& cap[30:0] == 31'd0", "",
     ),
 }  # fmt: skip
 
@@ -107,11 +123,13 @@ MISTAKES = {
 @pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     wrong = build(
-        tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="attention", attentions=UNITS
-    )
+        tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="attention", attentions=UNITS,
+        floats=UNITS,
+    )  # fmt: skip
     assert differs(
         wrong,
         Attention("fp16", 40, (70, 33, 5), 3, (9, 9, 1), (2, 5)),
+        Attention("int8", 40, (70, 33, 5), 3, (9, 9, 1), fields={"cap": bits(1.7)}),
         *(
             Attention("fp16", 8, (1, 2, 35), 6, (5, 5, 1), (0, 2), anything, seed=s)
             for s in range(3)

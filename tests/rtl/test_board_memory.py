@@ -23,6 +23,13 @@ LEAST = {
 
 
 @pytest.mark.slow
+def test_lines_cross_without_a_choice_of_ports(tmp_path: Path) -> None:
+    """A register of read_cross a port: readers choose between two of them."""
+    found = counted(run(build("axi", "memory", folder=tmp_path, PER=1), 5, 100_000))
+    assert all(found[kind] >= LEAST[kind] for kind in LEAST if "pages" in kind)
+
+
+@pytest.mark.slow
 def test_lines_are_those_of_memory() -> None:
     found = counted(run(build("axi", "memory"), 4, 100_000))
     short = {kind: found[kind] for kind, least in LEAST.items() if found[kind] < least}
@@ -87,8 +94,14 @@ MISTAKES = {
     "a page's line under one that waits": (
         CROSS, ".hold(line_valid[r] && !line_ready[r])", ".hold(1'b0)",
     ),
-    "a page's line of another reader": (CROSS, "&& owner[p] == LOG'(r)", "&& owner[p][0] == 1'(r)"),
-    "a page of no bank is there": (CROSS, "line_error[r] <= 1'b1;", "line_error[r] <= 1'b0;"),
+    "a page's line of another reader": (
+        CROSS, "&& group_owner[g] == LOG'(r)", "&& group_owner[g][0] == 1'(r)",
+    ),
+    "a page's line under one that crosses": (CROSS, ".hold(waiting[g] && !taken)", ".hold(1'b0)"),
+    "a page's line with the tag of another port": (
+        CROSS, "{owner[g+k*GROUPS], tag[g+k*GROUPS],", "{owner[g+k*GROUPS], tag[g],",
+    ),
+    "a page of no bank is there": (CROSS, "lost_taken || group_error[group]", "group_error[group]"),
     "all bytes of a line are written": (ONCHIP, "writes && write_bytes[i]", "writes"),
     "a line too early": (ONCHIP, "assign line_data = found[STAGES]", "assign line_data = found[0]"),
 }  # fmt: skip

@@ -233,11 +233,12 @@ def test_weights_are_read_under_another_matmul(tmp_path: Path) -> None:
 def test_a_layer_of_llama2_7b_takes_the_cycles_that_pages_quote(
     channels: int, cycles: int, tmp_path: Path
 ) -> None:
-    """On cards as `make -C csrc/sim CHANNELS=32` builds them, with four attention units."""
+    """On cards as `make -C csrc/sim CHANNELS=32 FLOATS=4` builds them, with FP16 lanes in all four
+    attention units."""
     layer = replace(WIDE["a layer of LLaMA2-7B"], overlay=overlay(channels, tmp_path))
     folder = channel_cards(channels).parent / "wide"
-    measured = measure(layer, LATENCY, build(folder, CHANNELS=channels))
-    (found,) = compared(layer, measured, WIDE_LANES)
+    measured = measure(layer, LATENCY, build(folder, CHANNELS=channels, FLOATS=4))
+    (found,) = compared(layer, measured, WIDE_LANES, floats=4)
     print(f"\nsimulated: {channels} channels, {found.simulated} cycles, modelled {found.modelled}")
     assert abs(found.error) <= SLACK, found
     assert found.simulated == cycles

@@ -10,7 +10,8 @@ COMMANDS = {  # cycles of single commands, (K, N) of matmuls
     (4096, 22016): 750_131,
     (11008, 4096): 375_389,
 }
-# Of the step, on a card of 32 channels with vector pipes and four attention units.
+# Of the step, on a card of 32 channels with vector pipes and four attention units, all with lanes
+# of FP16.
 CHANNELS = {32: 106_537}
 # A whole token, static INT8 K and V, banks of 0.75 of a line a cycle: tests/rtl/test_whole_token.py
 TOKEN = 2_405_763

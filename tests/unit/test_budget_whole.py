@@ -38,6 +38,14 @@ def test_a_design_is_charged_for_all_of_a_card(design: str) -> None:
     assert not missing, f"{design}: neither counted nor inside a counted one: {sorted(missing)}"
 
 
+@pytest.mark.parametrize("design", COUNTED)
+def test_what_a_count_leaves_out_is_charged_by_itself(design: str) -> None:
+    """So parts of a module that another count has with other parameters are not forgotten."""
+    charged = counted(design)
+    apart = {name for parts in charged.values() for name in parts}
+    assert apart <= set(charged) | WIRES | set(ABSENT.get(design, ()))
+
+
 def test_what_is_left_out_of_a_count_is_there() -> None:
     """Names that nothing has would hide what they stand for."""
     for name, row in ROWS.items():

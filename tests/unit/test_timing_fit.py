@@ -109,8 +109,17 @@ def test_the_source_has_one_of_each_unit_on_one_port() -> None:
 
 def test_the_card_with_channels_has_the_units_that_are_timed() -> None:
     parts = {part.name: part.instances for part in fit(CHANNELS).parts}
-    assert parts["channel"] == 32 and parts["attention"] == card_costs().attentions == 4
+    attentions = {name: parts[name] for name in ("attention", "attention_int8")}
+    assert parts["channel"] == 32 and sum(attentions.values()) == card_costs().attentions == 4
+    assert attentions["attention"] == card_costs().float_attentions
     assert parts["pipe_column"] == 2 * parts["pipe_silu"] == 16
+
+
+def test_the_card_with_channels_keeps_its_floors() -> None:
+    shares = fit(CHANNELS).shares()
+    assert shares is not None
+    most = {"lut": 0.70, "ff": 0.80, "dsp": 0.80, "bram": 0.75, "uram": 0.75}
+    assert all(shares[name] < share for name, share in most.items()), shares
 
 
 def test_no_share_of_a_device_whose_cells_are_not_counted() -> None:

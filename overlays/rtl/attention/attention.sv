@@ -6,7 +6,9 @@
 module attention
   import attention_types::*;
 #(
-    parameter int TILES = 4096  // scores that fit; a power of two
+    parameter int TILES = 4096,  // scores that fit; a power of two
+    parameter int FLOATS = 1,    // lanes of FP16; 0: K and V are static INT8
+    parameter int CAPS = 1       // caps and slopes; 0: commands have none
 ) (
     input  logic         clk,
     input  logic         rst,
@@ -78,8 +80,13 @@ module attention
     output logic [63:0]  write_bytes,
     output logic [511:0] write_data
 );
+  // what a unit has not is known when it is built
+  logic [1:0] kv, slopes;
+  logic [31:0] soft_cap;
+  assign kv = FLOATS != 0 ? kind : KV_INT8;
+  assign {slopes, soft_cap} = CAPS != 0 ? {slope_kind, cap} : {SLOPE_NONE, 32'd0};
   layout_t layout;
-  assign layout = '{kind: kind, head_dim: head_dim, layers: kv_layers, heads: kv_heads, layer: kv_layer,
+  assign layout = '{kind: kv, head_dim: head_dim, layers: kv_layers, heads: kv_heads, layer: kv_layer,
                     bank_first: kv_bank_first, bank_count: kv_bank_count, line: kv_line, spill_page: spill_page,
                     spill_bank_first: spill_bank_first, spill_bank_count: spill_bank_count,
                     spill_line: spill_line};
@@ -87,8 +94,8 @@ module attention
   logic [3:0] groups;
   logic [9:0] position_bytes, position_of_q;  // of a position of V, of a head of q
   assign position_of_q = integers ? {1'b0, head_dim} : {head_dim, 1'b0};
-  assign integers = kind == KV_INT8;
-  assign half_size = kind != KV_FP16;
+  assign integers = kv == KV_INT8;
+  assign half_size = kv != KV_FP16;
   assign groups = 4'((head_dim + 9'd31) >> 5);
   assign position_bytes = half_size ? {1'b0, head_dim} : {head_dim, 1'b0};
 
@@ -279,7 +286,7 @@ module attention
       next_piece.lines = 9'd1;
     end
   end
-  assign offers = state == QUERY || (state == SLOPE && slope_kind != SLOPE_NONE) || state == TABLE_READ || state == PIECE;
+  assign offers = state == QUERY || (state == SLOPE && slopes != SLOPE_NONE) || state == TABLE_READ || state == PIECE;
   assign piece_taken = offers && !piece_valid;
 
   // reading: a piece when its pass and its lines have room
@@ -295,7 +302,7 @@ module attention
   logic last_line, next_scales;
   assign has_room = 3'(pass_next - pass_done) != 3'd4 && (piece.kind != LINE_VALUES
       || 11'(ring_next - ring_done) + {2'd0, piece.lines} <= 11'd1024);
-  assign next_scales = kind == KV_INT8_HEADS && piece.kind == LINE_VALUES;
+  assign next_scales = kv == KV_INT8_HEADS && piece.kind == LINE_VALUES;
   assign last_line = reads_scales || (asked + 9'd1 == piece.lines && !next_scales);
   assign asks_read = reading;
   assign read_bank = piece.bank;
@@ -397,8 +404,8 @@ module attention
       .rst(clear),
       .integers(integers),
       .scale(scale),
-      .cap(cap),
-      .slope_kind(slope_kind),
+      .cap(soft_cap),
+      .slope_kind(slopes),
       .first(first),
       .committed(committed),
       .count(count),
@@ -601,7 +608,7 @@ module attention
         head_first <= 1'b1;
         scratch_page <= 3'd0;
         of_path <= 1'b0;
-        if (piece_taken || slope_kind == SLOPE_NONE) state <= SCORES;
+        if (piece_taken || slopes == SLOPE_NONE) state <= SCORES;
       end
       // pieces of K
       SCORES: begin

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several attention units as one: all are told the command, and its KV heads go to them round-robin (head_walk). Each reads
 // lines of pages in banks below BANKS by a port of its own; all else (q, slopes, the page table, pages in other banks, results)
-// goes by the port that they share. The command is done when all of them are.
+// goes by the port that they share. The command is done when all of them are. Not all units have everything: FP16 K and V
+// and INT8 by head are the first FLOATS units', caps and slopes the first one's.
 module attention_units
   import attention_types::*;
 #(
     parameter int UNITS = 4,     // 2, 4 or 8
+    parameter int FLOATS = 2,    // 1, 2, 4 or 8
     parameter int TILES = 4096,  // of attention
     parameter int BANKS = 4
 ) (
@@ -86,16 +88,20 @@ module attention_units
   localparam int LOG = $clog2(UNITS);
   typedef logic [UNITS-1:0] units_t;
 
-  // --- the command: of all units or of none ----------------------------------------------------------
-  units_t ready, waits, ends;
-  logic runs, starts;
+  // --- the command: of those units that have what it needs, or of none -------------------------------
+  units_t ready, waits, ends, told;
+  logic runs, starts, plain;
+  logic [2:0] last_unit;
+  assign plain = slope_kind == SLOPE_NONE && cap[30:0] == 31'd0;
+  assign last_unit = !plain ? 3'd0 : kind == KV_INT8 ? 3'(UNITS - 1) : 3'(FLOATS - 1);
+  assign told = ~(~units_t'(1) << last_unit);
   assign command_ready = &ready && !runs;
   assign starts = command_valid && command_ready;
   always_ff @(posedge clk) begin
     done <= 1'b0;
     waits <= waits & ~ends;
     if (runs && (waits & ~ends) == '0) {runs, done} <= 2'b01;
-    if (starts) {runs, waits} <= '1;
+    if (starts) {runs, waits} <= {1'b1, told};
     if (rst || abort_valid) {runs, done} <= 2'b00;
   end
   logic [UNITS-1:0][31:0] counts, first_rows;
@@ -103,8 +109,8 @@ module attention_units
     nonfinite_count = '0;
     nonfinite_row = '1;
     for (int u = 0; u < UNITS; u++) begin
-      nonfinite_count += counts[u];
-      if (first_rows[u] < nonfinite_row) nonfinite_row = first_rows[u];
+      if (told[u]) nonfinite_count += counts[u];
+      if (told[u] && first_rows[u] < nonfinite_row) nonfinite_row = first_rows[u];
     end
   end
 
@@ -157,10 +163,10 @@ module attention_units
     assign read_taken[u] = to_bank ? kv_read_ready[u] : shared_taken[u];
     assign kv_line_ready[u] = !shared_line[u];
     attention #(
-        .TILES(TILES)
+        .TILES(TILES), .FLOATS(u < FLOATS ? 1 : 0), .CAPS(u == 0 ? 1 : 0)
     ) its_unit (
-        .clk(clk), .rst(rst), .unit(3'(u)), .last_unit(3'(UNITS - 1)), .abort_valid(abort_valid),
-        .command_valid(starts), .command_ready(ready[u]),
+        .clk(clk), .rst(rst), .unit(3'(u)), .last_unit(last_unit), .abort_valid(abort_valid),
+        .command_valid(starts && told[u]), .command_ready(ready[u]),
         .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),
         .q_first(q_first), .kv_first(kv_first), .group(group), .onchip_bank(onchip_bank),
         .q_offset(q_offset), .q_stride(q_stride),
@@ -185,6 +191,9 @@ module attention_units
 `ifndef SYNTHESIS
   if (UNITS != 2 && UNITS != 4 && UNITS != 8) begin : wrong_units
     $error("UNITS: 2, 4 or 8");
+  end
+  if ((FLOATS & (FLOATS - 1)) != 0 || FLOATS < 1 || FLOATS > UNITS) begin : wrong_floats
+    $error("FLOATS: 1, 2, 4 or 8, at most UNITS");
   end
   for (genvar u = 0; u < UNITS; u++) begin : checks
     logic waits_for_turn;

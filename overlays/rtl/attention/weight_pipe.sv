@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of scores (docs/numbers.md, 3.8, 4.1, 6.6), one a cycle: FP16(exp(score - maximum)) 80 cycles later, or
 // rint(127 * exp(..)) 84 later. No score is above the maximum, so 2^n is exact: the exponent takes n.
+// |r| is at most 0.35; where score - maximum is below exp's range, or NaN, what was made of it is not used.
 module weight_pipe
   import float_types::*;
 (
@@ -28,10 +29,10 @@ module weight_pipe
   // verilator lint_off PINCONNECTEMPTY
   logic [31:0] x, x_14, n_9, n_10, high_14, low_14, low_19, r_19, r_24, p[7], r[7];
   float_add subtract (.clk, .valid, .a(score), .b(maximum ^ 32'h80000000), .sum_valid(), .sum(x));
-  float_multiply turns (.clk, .valid(at[5]), .a(x), .b(LOG2E), .product_valid(), .product(n_9));
+  normal_multiply turns (.clk, .valid(at[5]), .a(x), .b(LOG2E), .product_valid(), .product(n_9));
   always_ff @(posedge clk) if (at[9]) n_10 <= vfu_types::rounded(n_9);
-  float_multiply high (.clk, .valid(at[10]), .a(n_10), .b(LN2_HIGH), .product_valid(), .product(high_14));
-  float_multiply low (.clk, .valid(at[10]), .a(n_10), .b(LN2_LOW), .product_valid(), .product(low_14));
+  normal_multiply high (.clk, .valid(at[10]), .a(n_10), .b(LN2_HIGH), .product_valid(), .product(high_14));
+  normal_multiply low (.clk, .valid(at[10]), .a(n_10), .b(LN2_LOW), .product_valid(), .product(low_14));
   delay_line #(.CYCLES(9)) keep_x (.clk, .moves, .value(x), .late(x_14));
   float_add less_high (.clk, .valid(at[14]), .a(x_14), .b(high_14 ^ 32'h80000000), .sum_valid(), .sum(r_19));
   delay_line #(.CYCLES(5)) keep_low (.clk, .moves, .value(low_14), .late(low_19));
@@ -39,9 +40,7 @@ module weight_pipe
   assign p[0] = C[0];
   assign r[0] = r_24;
   for (genvar i = 0; i < 6; i++) begin : polynomial
-    logic [31:0] product;
-    float_multiply multiply (.clk, .valid(at[24+9*i]), .a(p[i]), .b(r[i]), .product_valid(), .product);
-    float_add add (.clk, .valid(at[28+9*i]), .a(product), .b(C[i+1]), .sum_valid(), .sum(p[i+1]));
+    horner_step #(.C(C[i+1])) step (.clk, .valid(at[24+9*i]), .p(p[i]), .r(r[i]), .sum_valid(), .sum(p[i+1]));
     if (i < 5) begin : on
       delay_line #(.CYCLES(9)) keep_r (.clk, .moves, .value(r[i]), .late(r[i+1]));
     end
@@ -65,7 +64,7 @@ module weight_pipe
   end
   delay_line #(.WIDTH(8), .CYCLES(67)) keep_n (.clk, .moves, .value(n_11), .late(n_78));
   delay_line #(.WIDTH(2), .CYCLES(72)) keep_flags (.clk, .moves, .value({nan_6, tiny_6}), .late({nan_78, tiny_78}));
-  float_multiply times_127
+  normal_multiply times_127
     (.clk, .valid(at[79] && integers), .a(exponential), .b(TIMES_127), .product_valid(), .product(scaled));
   delay_line #(.WIDTH(1), .CYCLES(4)) keep_nan (.clk, .moves, .value(nan_79), .late(nan_83));
   // verilator lint_on PINCONNECTEMPTY

@@ -6,7 +6,8 @@ module bank_ports
   import arena_types::*;
 #(
     parameter int READERS  = 4,
-    parameter int TAG_BITS = 1
+    parameter int TAG_BITS = 1,
+    parameter int BANKS    = 64  // of each reader: all, or 1
 ) (
     input  logic                clk,
     input  logic                rst,
@@ -84,7 +85,8 @@ module bank_ports
     logic no_onchip;
     /* verilator lint_on UNUSEDSIGNAL */
     line_address #(
-        .REST_BITS(TAG_BITS)
+        .REST_BITS(TAG_BITS),
+        .BANKS(BANKS)
     ) address (
         .clk(clk),
         .rst(rst),

@@ -14,6 +14,7 @@ module board_memory #(
     parameter int                  CHANNELS     = 0,         // below the control's port
     parameter int                  BANKS        = CHANNELS > 0 ? CHANNELS : 1,
     parameter int                  ATTENTIONS   = 1,         // more read lines of channels' banks, with CHANNELS
+    parameter int                  PER          = CHANNELS >= 4 ? 4 : 2,  // of read_cross, by which their lines come
     parameter int                  KV_TAG_BITS  = 13
 ) (
     input  logic                           clk,
@@ -284,6 +285,7 @@ module board_memory #(
     read_cross #(
         .READERS(ATTENTIONS),
         .PORTS(BANKS),
+        .PER(PER),
         .TAG_BITS(KV_TAG_BITS),
         .FIRST_LINES(FIRST_LINES[42*BANKS-1:0]),
         .SPAN_BITS(SPAN_BITS[6*BANKS-1:0])

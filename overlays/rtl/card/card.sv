@@ -20,6 +20,7 @@ module card
     parameter int CHANNELS      = 0,       // as mpu_unit has them: channel i reads bank i by a port of its own
     parameter int BANKS         = CHANNELS > 0 ? CHANNELS : 1,
     parameter int ATTENTIONS    = CHANNELS > 0 ? 4 : 1,  // as mpu_unit has them
+    parameter int FLOAT_ATTENTIONS = ATTENTIONS > 1 ? 2 : 1,
     parameter int AHEAD         = CHANNELS > 0 ? 3 : 1,  // as mpu_unit has it: two matmuls, and attention between them
     parameter int PIPES         = CHANNELS > 0 ? 16 : 0,  // as vector_unit has them
     parameter int SLEEPS        = 0        // 1, for simulation: units and memory have no clock while nothing happens there
@@ -438,7 +439,8 @@ module card
       assign {banks[b], no_tags[b]} = {6'(b), 1'b0};
     end
     bank_ports #(
-        .READERS(CHANNELS)
+        .READERS(CHANNELS),
+        .BANKS(1)
     ) to_banks (
         .clk(memory_clk),
         .rst(rst),
@@ -563,6 +565,7 @@ module card
       .TAG_BITS(TAG_BITS),
       .CHANNELS(CHANNELS),
       .ATTENTIONS(ATTENTIONS),
+      .FLOAT_ATTENTIONS(FLOAT_ATTENTIONS),
       .AHEAD(AHEAD)
   ) mpu_here (
       .clk(mpu_clk),

@@ -94,8 +94,11 @@ module integer_lanes
   for (genvar row = 0; row < ROWS; row++) begin : rows
     logic [63:0] eight;
     logic [31:0] four;
-    assign eight = x_line[row][64*line_use.x_part[2:0]+:64];
-    assign four = x_line[row][32*line_use.x_part+:32];
+    // eight rows of x, or of W8A8 four of them
+    logic [2:0] part;
+    assign part = four_bit ? line_use.x_part[2:0] : line_use.x_part[3:1];
+    assign eight = x_line[row][64*part+:64];
+    assign four = line_use.x_part[0] ? eight[63:32] : eight[31:0];
     for (genvar i = 0; i < DEPTH; i++) begin : tap
       int quarter, x;
       logic signed [7:0] next_x;

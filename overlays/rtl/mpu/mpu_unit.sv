@@ -17,6 +17,7 @@ module mpu_unit
     parameter int CHANNELS = 0,  // of integer_arrays, each behind its bank; 0: the INT8 array alone
     parameter int BANKS = CHANNELS > 0 ? CHANNELS : 1,
     parameter int ATTENTIONS = 1,  // 1; or 2, 4, 8 of attention_units, with CHANNELS
+    parameter int FLOAT_ATTENTIONS = ATTENTIONS > 1 ? 2 : 1,  // FLOATS of attention_units
     parameter int AHEAD = 1  // commands that it may be told beyond the one that runs
 ) (
     input  logic          clk,
@@ -358,7 +359,7 @@ module mpu_unit
     assign {kv_read_bank[0], kv_read_line[0], kv_read_tag[0]} = '0;
   end else begin : several_attentions
     attention_units #(
-        .UNITS(ATTENTIONS), .TILES(TILES), .BANKS(CHANNELS)
+        .UNITS(ATTENTIONS), .FLOATS(FLOAT_ATTENTIONS), .TILES(TILES), .BANKS(CHANNELS)
     ) attention_unit (
         .clk(clk), .rst(rst), .abort_valid(attention_abort), .command_valid(attention_start),
         .command_ready(attention_ready), .kind(kind), .head_dim(head_dim), .rows(rows), .q_heads(q_heads),

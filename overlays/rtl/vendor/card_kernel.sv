@@ -21,6 +21,7 @@ module card_kernel
     parameter int                  DSP58          = 0,   // 1 for Versal
     parameter int                  CHANNELS       = 0,   // of card: the first ports are theirs, too
     parameter int                  ATTENTIONS     = CHANNELS > 0 ? 4 : 1,
+    parameter int                  FLOAT_ATTENTIONS = ATTENTIONS > 1 ? 2 : 1,
     localparam int                 BANKS          = CHANNELS > 0 ? CHANNELS : 1,
     localparam int                 LINKS          = 2,
     localparam int                 ID_BITS        = 6
@@ -382,7 +383,8 @@ module card_kernel
       .DSP48(DSP48),
       .DSP58(DSP58),
       .CHANNELS(CHANNELS),
-      .ATTENTIONS(ATTENTIONS)
+      .ATTENTIONS(ATTENTIONS),
+      .FLOAT_ATTENTIONS(FLOAT_ATTENTIONS)
   ) its_card (
       .clk(ap_clk),
       .rst(rst),

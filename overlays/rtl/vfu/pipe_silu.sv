@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // silu(g) = g / (1 + exp(-g)) of an FP16 g, step by step as docs/numbers.md, 3.10 and 4.1: one a cycle,
-// pipe_types' SILU_CYCLES. exp's powers of two are added to an exponent: what they multiply has no bit to lose.
+// pipe_types' SILU_CYCLES. exp's powers of two are added to an exponent: what they multiply has no bit to lose. An FP16 value
+// has no subnormals in FP32, |r| is at most 0.35; where x is beyond exp's range, or NaN, what was made of it is not used.
 module pipe_silu
   import float_types::*;
   import vfu_types::*;
@@ -20,7 +21,7 @@ module pipe_silu
   logic scaled_valid, n_valid;
   logic [31:0] scaled, n;
   logic signed [9:0] n_integer, n_late;
-  float_multiply scale (
+  normal_multiply scale (
       .clk(clk), .valid(valid), .a(x), .b(EXP_LOG2E), .product_valid(scaled_valid), .product(scaled)
   );
   always_ff @(posedge clk) begin
@@ -43,11 +44,11 @@ module pipe_silu
   ) delay_x (
       .clk(clk), .word(g[31:13]), .later(g_9)
   );
-  float_multiply times_high (
+  normal_multiply times_high (
       .clk(clk), .valid(n_valid), .a(n), .b(EXP_LN2_HI), .product_valid(high_valid), .product(high)
   );
   // verilator lint_off PINCONNECTEMPTY
-  float_multiply times_low (
+  normal_multiply times_low (
       .clk(clk), .valid(n_valid), .a(n), .b(EXP_LN2_LO), .product_valid(), .product(low)
   );
   // verilator lint_on PINCONNECTEMPTY
@@ -72,13 +73,10 @@ module pipe_silu
   assign p[0] = EXP_C[0];
   assign r_of[0] = r;
   for (genvar i = 0; i < TERMS; i++) begin : terms
-    logic product_valid;
-    logic [31:0] product;
-    float_multiply multiply (
-        .clk(clk), .valid(p_valid[i]), .a(p[i]), .b(r_of[i]), .product_valid(product_valid), .product(product)
-    );
-    float_add add (
-        .clk(clk), .valid(product_valid), .a(product), .b(EXP_C[i+1]), .sum_valid(p_valid[i+1]), .sum(p[i+1])
+    horner_step #(
+        .C(EXP_C[i+1])
+    ) step (
+        .clk(clk), .valid(p_valid[i]), .p(p[i]), .r(r_of[i]), .sum_valid(p_valid[i+1]), .sum(p[i+1])
     );
     if (i + 1 < TERMS) begin : more
       pipe_delay #(

@@ -24,8 +24,9 @@ class CardCosts:
     """Cycles by kind and count, each [cycles, reads]: cycles besides memory's latency, and how
     often that is waited for. `between`: from the end of a command to the start of one that waits
     for it. `tile`: of the INT8 array's kinds (matmul_counts.Arrays). `attentions`: attention units
-    of a card with channels; others have one. `line_rate`: lines a cycle that a channel's bank
-    gives, 1 in the simulations that these were measured in."""
+    of a card with channels, `float_attentions` of which have lanes of FP16; others have one.
+    `line_rate`: lines a cycle that a channel's bank gives, 1 in the simulations that these were
+    measured in."""
 
     lanes: int
     rows: int
@@ -35,6 +36,7 @@ class CardCosts:
     tile: Mapping[str, tuple[float, float]]
     units: Mapping[str, Mapping[str, tuple[float, float]]]
     attentions: int
+    float_attentions: int
     line_rate: float = 1.0
 
     def arrays(self, latency: float) -> Arrays:
@@ -61,8 +63,10 @@ def card_costs(file: Path = FILE) -> CardCosts:
     data: Mapping[str, Any] = read_yaml(file, RequestError)
     units = {kind: _pairs(costs) for kind, costs in data["units"].items()}
     fill, store = (tuple(data[name]) for name in ("fill", "store"))
-    tile, between, attentions = _pairs(data["tile"]), data["between"], data["attentions"]
-    return CardCosts(data["lanes"], data["rows"], fill, store, between, tile, units, attentions)
+    return CardCosts(
+        data["lanes"], data["rows"], fill, store, data["between"], _pairs(data["tile"]), units,
+        data["attentions"], data["float_attentions"],
+    )  # fmt: skip
 
 
 def _pairs(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -46,7 +46,10 @@ class CardTiming:
     ) -> None:  # fmt: skip
         self.costs = costs or card_costs()
         self.latency = latency
-        self._counting = counting(self.costs.arrays(latency), plan, rank, self.costs.attentions)
+        self._counting = counting(
+            self.costs.arrays(latency), plan, rank, self.costs.attentions,
+            self.costs.float_attentions,
+        )  # fmt: skip
         self._fields = list(fixed_fields(commands, plan.stage_boards))
         self._sizes = [
             (type(one), *(getattr(one, name, None) for name in SIZES)) for one in commands

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Counting:
     """What counts depend on besides command and step. `factors`: of an adapter, by matmul, each of
-    `rank` ranks. `channels` and `attentions`, attention units, of the board's card."""
+    `rank` ranks. `channels` and `attentions`, attention units, `float_attentions` of them with
+    lanes of FP16, of the board's card."""
 
     arrays: Arrays
     board: BoardPlan
@@ -46,10 +47,20 @@ class Counting:
     ring: bool = False
     channels: int = 0
     attentions: int = 1
+    float_attentions: int = 1
+
+    def units_of(self, command: isa.Attention) -> int:
+        """Attention units that share the command (overlays/rtl/attention/attention_units.sv)."""
+        if command.cap or command.slope_kind != abi.SLOPE_NONE:
+            return 1
+        return self.attentions if self.board.kv.format.static else self.float_attentions
 
 
-def counting(arrays: Arrays, plan: Plan, rank: int, attentions: int = 1) -> Counting:
-    """For the board at `rank`. `attentions`: attention units of a card with channels."""
+def counting(
+    arrays: Arrays, plan: Plan, rank: int, attentions: int = 1, float_attentions: int = 1
+) -> Counting:
+    """For the board at `rank`. `attentions`: attention units of a card with channels, of which
+    `float_attentions` have lanes of FP16."""
     board = plan.boards[rank]
     specs = adapted_specs(plan.config, board.share) if plan.adapters.rank else ()
     factors = [len(spec.parts) for spec in specs]
@@ -57,7 +68,7 @@ def counting(arrays: Arrays, plan: Plan, rank: int, attentions: int = 1) -> Coun
     channels = plan.overlay.channels
     return Counting(
         arrays, board, factors, share, plan.size, plan.route.ring, channels,
-        attentions if channels else 1,
+        attentions if channels else 1, float_attentions if channels else 1,
     )  # fmt: skip
 
 
@@ -129,7 +140,7 @@ def _vector(its: Counting, command: isa.Vector, rows: Sequence[CardRow]) -> Foun
 
 def _attention(its: Counting, command: isa.Attention, rows: Sequence[CardRow]) -> Found:
     kind = f"attention_{its.board.kv.kind.replace('-', '_')}"
-    own = busiest(command, its.attentions)
+    own = busiest(command, its.units_of(command))
     return kind, attention_counts(its.board.kv, own, rows)
 
 
