@@ -50,7 +50,7 @@ def route_sigmoid(call: UnitCall) -> None:
         if groups > 1:
             choice = _of_groups(choice.reshape(len(logits), groups, -1), taken_groups)
         chosen = _largest(choice, c.extra)
-        weights = np.take_along_axis(scores, chosen, 1)
+        weights = _weights(scores, bias, chosen)
         if c.first:
             total = np.zeros(len(logits), np.float32)
             for column in weights.T:
@@ -58,6 +58,11 @@ def route_sigmoid(call: UnitCall) -> None:
             weights = weights / (total + LEAST_WEIGHT)[:, None]
         y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.extra, CHOSEN)
         y["weight"], y["expert"] = weights * call.fp32(c.scalar), chosen
+
+
+def _weights(scores: F32, bias: F32, chosen: NDArray[np.intp]) -> F32:
+    """What weights are made of: the bias has no part in them."""
+    return np.take_along_axis(scores, chosen, 1)
 
 
 def _known(values: F32) -> F32:
