@@ -35,7 +35,8 @@ from tests.oracle import Oracle, load_weights
 from tests.variants import variant, write_checkpoint
 
 F32 = NDArray[np.float32]
-MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe_mixed", "olmoe", "granitemoe", "granitemoeshared")
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe_mixed", "olmoe", "granitemoe", "granitemoeshared",
+            "glm4_moe", "glm4_moe_single")  # fmt: skip
 ALL = ["gpt2", "gpt2_unscaled", "opt", "opt_post_norm", "opt_plain", "llama_gqa_bias", "mistral"]
 
 
