@@ -149,8 +149,7 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
             return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
         return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
     }
-    if (uses & (A_ORDER | A_FP32))
-        return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
+    if (uses & (A_ORDER | A_FP32)) return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
     if (uses & A_HEAD) return check_table(fw, v->a_bank, v->a_line, 1, v->extra * 2);
     if (uses & A_ROW) return check_table(fw, v->a_bank, v->a_line, 1, bytes);
     if (uses & A_ANGLES)

@@ -31,9 +31,7 @@ EXPERTS = replace(LLAMA, ffn=88, experts=ExpertConfig(5, 3, 72, True, frozenset(
 EXPERTS_NARROW = replace(NARROW, experts=ExpertConfig(4, 2, 40, False, frozenset(range(3))))
 EXPERTS_SIGMOID = replace(
     LLAMA,
-    experts=ExpertConfig(
-        6, 3, 72, True, frozenset({1, 2}), 104, sigmoid=SigmoidRouting(3, 2, 2.5)
-    ),
+    experts=ExpertConfig(6, 3, 72, True, frozenset({1, 2}), 104, sigmoid=SigmoidRouting(3, 2, 2.5)),
 )
 EXPERTS_GATED = replace(LLAMA, experts=ExpertConfig(5, 3, 72, False, frozenset({0, 2}), 104, True))
 EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=40))

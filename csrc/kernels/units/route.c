@@ -109,8 +109,8 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     (void)thread;
     for (uint32_t row = first; row < end; row++) {
         const float *logits = float_row(v->x_rows, row);
-        struct lora_chosen *chosen =
-            (struct lora_chosen *)(void *)(v->y_rows.base + v->y_rows.stride * row);
+        struct lora_chosen *chosen = (struct lora_chosen *)(void *)(v->y_rows.base +
+                                                                    v->y_rows.stride * row);
         if (v->bias) route_sigmoid(v->command, logits, v->bias, chosen);
         else route(v->command, logits, chosen);
     }

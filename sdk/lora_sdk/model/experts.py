@@ -45,11 +45,11 @@ def read_sigmoid(fields: Fields, experts: ExpertConfig) -> ExpertConfig:
     taken = fields.integer("topk_group", 1, high=groups)
     each = experts.count // groups
     if experts.count % groups or (groups > 1 and each < 2):
-        raise fields.error("n_group", groups,
-                           f"a number of equal groups of two or more of {experts.count} experts")  # fmt: skip
+        expected = f"a number of equal groups of two or more of {experts.count} experts"
+        raise fields.error("n_group", groups, expected)
     if taken * each < experts.chosen:
-        raise fields.error("topk_group", taken,
-                           f"groups of {each} with {experts.chosen} experts or more together")  # fmt: skip
+        expected = f"groups of {each} with {experts.chosen} experts or more together"
+        raise fields.error("topk_group", taken, expected)
     factor = fields.number("routed_scaling_factor", 1.0)
     return replace(experts, sigmoid=SigmoidRouting(groups, taken, factor))
 
@@ -82,7 +82,9 @@ def expert_sources(
     """LLaMA's sources, with a router and the matrices of each expert in `module` of the layers that
     have some; `parts`: the file's names of gate, up and down."""
     found, experts, d = llama.sources(config), config.experts, config.hidden
-    for layer in sorted(experts.layers) if experts else ():
+    if experts is None:
+        return found
+    for layer in sorted(experts.layers):
         lead, name = f"layers.{layer}.{module}", f"layer.{layer}"
         found[f"{name}.router"] = linear(f"{lead}.gate.weight", d, experts.count)
         for expert in range(experts.count):

@@ -1,5 +1,5 @@
-"""GLM-4-MoE (GLM-4.5 to 4.7): experts by sigmoid routing, one of every row beside them, dense layers
-before them; a part of each head is rotated, q and k may be normed by head."""
+"""GLM-4-MoE (GLM-4.5 to 4.7): experts by sigmoid routing, one of every row beside them, behind
+dense layers; a part of each head is rotated, q and k may be normed by head."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def sources(config: ModelConfig) -> dict[str, Source]:
         name, module = f"layer.{layer}", f"layers.{layer}.self_attn"
         found |= separate_qkv(config, name, module)
         found |= head_norms(config, name, module)
-    for layer in sorted(experts.layers) if experts else ():
+    if experts is None:
+        return found
+    for layer in sorted(experts.layers):
         lead, name = f"layers.{layer}.mlp", f"layer.{layer}"
         bias = vector(f"{lead}.gate.e_score_correction_bias", experts.count)
         found[f"{name}.choice_bias"] = replace(bias, wide=True)

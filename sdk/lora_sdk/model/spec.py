@@ -58,8 +58,9 @@ class SigmoidRouting:
 class ExpertConfig:
     """A mixture of experts in place of the MLP of `layers`: `count` experts with an inner size of
     `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
-    those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an expert that every row takes in addition,
-    0 without one; `shared_gate`: its output is multiplied by a sigmoid."""
+    those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an
+    expert that every row takes in addition, 0 without one; `shared_gate`: its output is multiplied
+    by a sigmoid."""
 
     count: int
     chosen: int
@@ -91,9 +92,9 @@ class ModelConfig:
     `local_layers`, of the others `rope`. `one_plus`: RMSNorms multiply by 1 + gamma. The
     residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
     `logit_cap` bound scores and logits softly, 0: not. `extra_layers`: how many layers behind the
-    last the files may have, which are not read (of multi-token prediction). `experts`: the layers that have some, and
-    which; `ffn` is the other layers' inner size. `quantization` is None if everything is
-    FP16.
+    last the files may have, which are not read (of multi-token prediction). `experts`: the layers
+    that have some, and which; `ffn` is the other layers' inner size. `quantization` is None if
+    everything is FP16.
     """
 
     architecture: str
