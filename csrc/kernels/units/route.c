@@ -9,13 +9,15 @@
 
 #define COLUMNS_PER_NS 1
 
-/* The largest logits, of equal ones the first: taken[expert]. NaN counts as -infinity. */
-static void choose(const float *logits, uint32_t experts, uint32_t count, bool *taken) {
+/* The largest logits, of equal ones the first: taken[expert]. NaN counts as -infinity. Only those
+ * where `open`, which are `count` or more; NULL: all are. */
+static void choose(const float *logits, const bool *open, uint32_t experts, uint32_t count,
+                   bool *taken) {
     memset(taken, 0, experts);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t best = experts;
         for (uint32_t e = 0; e < experts; e++) {
-            if (taken[e]) continue;
+            if (taken[e] || (open && !open[e])) continue;
             float value = logits[e] == logits[e] ? logits[e] : -INFINITY;
             float found = best < experts && logits[best] == logits[best] ? logits[best] : -INFINITY;
             if (best == experts || value > found) best = e;
@@ -27,7 +29,7 @@ static void choose(const float *logits, uint32_t experts, uint32_t count, bool *
 static void route(const struct lora_vector *c, const float *logits, struct lora_chosen *chosen) {
     bool taken[LORA_MAX_EXPERTS];
     float p[LORA_MAX_EXPERTS], max = -INFINITY, sum = 0.0f;
-    choose(logits, c->columns, c->extra, taken);
+    choose(logits, NULL, c->columns, c->extra, taken);
     for (uint32_t e = 0; e < c->columns; e++) max = logits[e] > max ? logits[e] : max;
     for (uint32_t e = 0; e < c->columns; e++) {
         p[e] = exp32(logits[e] - max);
@@ -60,21 +62,13 @@ static float largest_two(const float *values, uint32_t count) {
 /* taken[expert] of the `extra` largest of `values` in the groups that the row takes. */
 static void choose_in_groups(const struct lora_vector *c, const float *values, bool *taken) {
     uint32_t groups = groups_of(c), each = c->columns / groups;
-    float sums[LORA_MAX_EXPERTS], own[LORA_MAX_EXPERTS];
-    bool inside[LORA_MAX_EXPERTS], chosen[LORA_MAX_EXPERTS];
-    uint16_t number[LORA_MAX_EXPERTS];
-    uint32_t count = 0;
-    for (uint32_t j = 0; j < groups; j++)
-        sums[j] = groups > 1 ? largest_two(values + j * each, each) : 0.0f;
-    choose(sums, groups, taken_groups_of(c), inside);
-    for (uint32_t e = 0; e < c->columns; e++) {
-        taken[e] = false;
-        if (!inside[e / each]) continue;
-        own[count] = values[e];
-        number[count++] = (uint16_t)e;
-    }
-    choose(own, count, c->extra, chosen);
-    for (uint32_t i = 0; i < count; i++) taken[number[i]] = chosen[i];
+    float sums[LORA_MAX_EXPERTS] = {0};
+    bool inside[LORA_MAX_EXPERTS], open[LORA_MAX_EXPERTS] = {false};
+    for (uint32_t j = 0; j < groups && groups > 1; j++)
+        sums[j] = largest_two(values + j * each, each);
+    choose(sums, NULL, groups, taken_groups_of(c), inside);
+    for (uint32_t e = 0; e < c->columns; e++) open[e] = inside[e / each];
+    choose(values, open, c->columns, c->extra, taken);
 }
 
 static void route_sigmoid(const struct lora_vector *c, const float *logits, const float *bias,
