@@ -15,6 +15,7 @@
 #define FW_CHUNKS (FW_MAX_COMMANDS / FW_CHUNK_COMMANDS)
 #define FW_CACHE_CHUNKS 8 /* shared by all units: they are near each other in a list */
 #define FW_COMMAND_BYTES 64
+#define FP32_INFINITY 0x7f800000u
 #define FW_MAX_DIMENSION 0x100000u /* K, N and columns: keeps block numbers within 32 bits */
 #define FW_SWEEP 32                /* commands taken in one poll by one unit */
 #define FW_SWEEPS 4                /* over the units in one poll */

@@ -2,8 +2,6 @@
 #include "fw.h"
 #include "lora/kv_layout.h"
 
-#define FP32_INFINITY 0x7f800000u
-
 static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit) {
     return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
 }

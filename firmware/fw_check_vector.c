@@ -24,7 +24,8 @@ enum operand {
     Y_FP32 = 0x10000,   /* FP32 columns */
     Z_SCALE = 0x40000,  /* struct lora_row_scale of `extra` maxima, on-chip */
     Y_CHOSEN = 0x80000, /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
-    Z_GATE = 0x100000   /* one FP32 value, on-chip, as y is */
+    Z_GATE = 0x100000,  /* one FP32 value, on-chip, as y is */
+    A_FP32 = 0x200000   /* FP32 columns */
 };
 
 /* One row an operation. */
@@ -58,6 +59,7 @@ static const uint32_t rules[] = {
     [LORA_VEC_ROUTE] = X_ROW | Y_CHOSEN,
     [LORA_VEC_ROUTE_CHOSEN] = X_ROW | Y_CHOSEN,
     [LORA_VEC_ADD_GATED] = X_ROW | Y_ROW | Z_GATE,
+    [LORA_VEC_ROUTE_SIGMOID] = X_ROW | Y_CHOSEN | A_FP32,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -147,7 +149,7 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
             return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
         return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
     }
-    if (uses & A_ORDER) return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
+    if (uses & (A_ORDER | A_FP32)) return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
     if (uses & A_HEAD) return check_table(fw, v->a_bank, v->a_line, 1, v->extra * 2);
     if (uses & A_ROW) return check_table(fw, v->a_bank, v->a_line, 1, bytes);
     if (uses & A_ANGLES)
@@ -181,6 +183,19 @@ static uint32_t check_heads(struct fw *fw, const struct lora_list *list,
     return FW_MORE;
 }
 
+/* Groups of equal sizes, of which enough are taken; a factor above 0. */
+static uint32_t check_sigmoid(struct fw *fw, const struct lora_vector *v) {
+    uint32_t groups = v->b_line & 0xffff, taken = v->b_line >> 16;
+    uint32_t each = groups ? v->columns / groups : 0;
+    if (each == 0 || each * groups != v->columns || (groups > 1 && each == 1))
+        return fw_fail(fw, LORA_ERR_SIZE, groups, 1);
+    if (taken > groups || taken * each < v->extra) return fw_fail(fw, LORA_ERR_SIZE, taken, groups);
+    if (v->first > 1) return fw_fail(fw, LORA_ERR_SIZE, v->first, 1);
+    if (v->scalar == 0 || v->scalar >= FP32_INFINITY) /* or negative, or NaN */
+        return fw_fail(fw, LORA_ERR_SIZE, v->scalar, FP32_INFINITY);
+    return FW_MORE;
+}
+
 /* `first` and `extra`, where the operation gives them a meaning. */
 static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
                               const struct lora_vector *v, uint32_t uses) {
@@ -208,6 +223,7 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if ((uses & Y_CHOSEN) && (v->extra == 0 || v->extra > LORA_MAX_CHOSEN ||
                               v->extra > v->columns || v->columns > LORA_MAX_EXPERTS))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_CHOSEN);
+    if (v->op == LORA_VEC_ROUTE_SIGMOID) return check_sigmoid(fw, v);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&

@@ -42,7 +42,8 @@ def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     kind = config["model_type"]
     if kind in MOE_KINDS:  # neither of experts that rows choose nor of routers
         for tensor, shape in moe_shapes(dict(config)):
-            if len(shape) == 2 and re.search(r"\.(self_attn|shared_expert|shared_mlp)\.", tensor):
+            own = r"\.(self_attn|shared_experts?|shared_mlp)\.|\.mlp\.\w+_proj\."
+            if len(shape) == 2 and re.search(own, tensor):
                 yield tensor.removesuffix(".weight"), shape[1], shape[0]
         return
     if kind in FAMILY_SHAPES:

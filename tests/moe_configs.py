@@ -15,6 +15,7 @@ _GRANITE = {"model_type": "granitemoe", "architectures": ["GraniteMoeForCausalLM
 _QWEN2 = {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], **_COMMON}
 _SHARED = {**_GRANITE, "model_type": "granitemoeshared",
            "architectures": ["GraniteMoeSharedForCausalLM"]}  # fmt: skip
+_GLM4 = {"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], **_COMMON}
 
 MOE_CONFIGS: dict[str, dict[str, Any]] = {
     "mixtral": {
@@ -95,6 +96,24 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
         "residual_multiplier": 1.7, "attention_multiplier": 0.5, "logits_scaling": 8.0,
         "tie_word_embeddings": True,
     },
+    "glm4_moe": {
+        **_GLM4, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "head_dim": 24, "intermediate_size": 296, "moe_intermediate_size": 72, "vocab_size": 293,
+        "num_hidden_layers": 3, "n_routed_experts": 12, "num_experts_per_tok": 3, "n_group": 4,
+        "topk_group": 2, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        "norm_topk_prob": True, "routed_scaling_factor": 2.5, "attention_bias": True,
+        "use_qk_norm": True, "num_nextn_predict_layers": 1,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0,
+                            "partial_rotary_factor": 0.5},
+    },
+    "glm4_moe_single": {
+        **_GLM4, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 232, "moe_intermediate_size": 40, "vocab_size": 286,
+        "n_routed_experts": 7, "num_experts_per_tok": 4, "n_group": 1, "topk_group": 1,
+        "n_shared_experts": 2, "first_k_dense_replace": 0, "norm_topk_prob": False,
+        "routed_scaling_factor": 1.5, "attention_bias": False, "use_qk_norm": False,
+        "num_nextn_predict_layers": 0, "rope_theta": 20000.0, "tie_word_embeddings": True,
+    },
 }  # fmt: skip
 MOE_KINDS = frozenset(config["model_type"] for config in MOE_CONFIGS.values())
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -112,12 +131,15 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
         for norm in ("input", "post_attention"):
             yield f"{h}{norm}_layernorm.weight", (d,)
         norms = {"qwen3_moe": (size, size), "olmoe": (q, kv)}.get(kind, ())
+        if c.get("use_qk_norm"):
+            norms = (size, size)
         for part, width in zip("qk", norms, strict=False):
             yield f"{h}self_attn.{part}_norm.weight", (width,)
         for part, shape in (("q", (q, d)), ("k", (kv, d)), ("v", (kv, d)), ("o", (d, q))):
             yield f"{h}self_attn.{part}_proj.weight", shape
             biased = kind == "qwen2_moe" and c.get("qkv_bias", True) and part != "o"
-            if c.get("attention_bias") or biased:
+            unbiased = kind == "glm4_moe" and part == "o"
+            if (c.get("attention_bias") and not unbiased) or biased:
                 yield f"{h}self_attn.{part}_proj.bias", shape[:1]
         yield from _mlp(c, layer)
     yield "model.norm.weight", (d,)
@@ -128,6 +150,7 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
 def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     d, lead = c["hidden_size"], f"model.layers.{layer}.mlp"
     dense = layer in c.get("mlp_only_layers", ()) or (layer + 1) % c.get("decoder_sparse_step", 1)
+    dense = dense or layer < c.get("first_k_dense_replace", 0)
     ffn = (
         c["intermediate_size"] if dense else c.get("moe_intermediate_size", c["intermediate_size"])
     )
@@ -138,7 +161,7 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     if c["model_type"] == "mixtral":
         lead = f"model.layers.{layer}.block_sparse_moe"
         names = {"w1": (ffn, d), "w3": (ffn, d), "w2": (d, ffn)}
-    count = c.get("num_experts") or c["num_local_experts"]
+    count = c.get("num_experts") or c.get("n_routed_experts") or c["num_local_experts"]
     if c["model_type"].startswith("granitemoe"):
         lead = f"model.layers.{layer}.block_sparse_moe"
         yield f"{lead}.router.layer.weight", (count, d)
@@ -153,6 +176,12 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     yield f"{lead}.gate.weight", (count, d)
     for expert in range(count):
         yield from ((f"{lead}.experts.{expert}.{name}.weight", s) for name, s in names.items())
+    if c["model_type"] == "glm4_moe":
+        yield f"{lead}.gate.e_score_correction_bias", (count,)
+        width = c["n_shared_experts"] * ffn
+        for name in names:
+            shape = (d, width) if name == "down_proj" else (width, d)
+            yield f"{lead}.shared_experts.{name}.weight", shape
     if c["model_type"] == "qwen2_moe":
         width = c["shared_expert_intermediate_size"]
         yield f"{lead}.shared_expert_gate.weight", (1, d)

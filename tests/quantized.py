@@ -3,6 +3,7 @@ load them and as the oracle computes them. Scales are chosen so that some activa
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -100,7 +101,8 @@ class QuantizedModel:
     def _integers(self, name: str, found: MatrixFormat) -> Matrix:
         weights = self.weights[name].astype(np.float64)
         x_scale = np.float32(INPUT_SCALES.get(name.rpartition(".")[2], 0.021))
-        x_scale *= np.float32(1 + len(_fused(name, self.config)) % 3 / 8)
+        layer = re.sub(r"\.expert\.\d+\.", ".expert.0.", _fused(name, self.config))
+        x_scale *= np.float32(1 + len(layer) % 3 / 8)  # of all experts alike
         own: XScale = "row" if found.dynamic else x_scale
         if found.kind == "int8":
             largest = np.abs(weights).max(axis=0 if name == "lm_head" else None)

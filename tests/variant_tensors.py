@@ -17,6 +17,7 @@ WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
 BIAS_STD = 0.06  # large enough for a missing bias to be detected
 NORM_STD = 0.1
+CHOICE_STD = 0.1
 EMBEDDINGS = ("wte", "wpe", "embed_", "word_embeddings")
 # The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
@@ -59,6 +60,8 @@ def _values(
     name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
 ) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
+    if tensor.endswith("e_score_correction_bias"):  # stays FP32; so different that it decides
+        return (draw * CHOICE_STD + 1).astype(np.float32)
     if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor

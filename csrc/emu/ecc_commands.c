@@ -156,6 +156,7 @@ static void reads_vector(struct reader *reader, const struct lora_vector *v) {
         reads_table_row(reader, v->a_bank, v->a_line, 0, 2ull * v->extra);
         break;
     case LORA_VEC_PERMUTE:
+    case LORA_VEC_ROUTE_SIGMOID:
         reads_table_row(reader, v->a_bank, v->a_line, 0, 4ull * v->columns);
         break;
     case LORA_VEC_ROPE:

@@ -19,7 +19,7 @@ from lora_host.emu.vector import OPERATIONS
 from lora_host.errors import CommandError, LoraError, ModelError, RequestError, TransportError
 from lora_host.overlay import load_overlay
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.compile.isa import Command, Experts, Vector, encode
+from lora_sdk.compile.isa import Command, Experts, Vector, encode, float_bits
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.quantization import MatrixFormat
@@ -99,7 +99,7 @@ def test_batches_and_trees_change_nothing(
         verify_tree(runner, tokens, want, 29)
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe", "granitemoeshared"])
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe", "granitemoeshared", "glm4_moe"])
 def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -107,6 +107,9 @@ def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
     path = write_adapter(variant(name), Folder("a"), tmp_path / "a")
     checkpoint = Checkpoint.open(folder)
     factors = read_factors(variant(name), path)
+    for own, (a, b, scale) in factors.items():
+        order = checkpoint.source(own).order  # outputs as boards rotate them
+        factors[own] = a, b if order is None else b[list(order)], scale
     want = Adapted(checkpoint.config, load_weights(checkpoint), factors).logits(tokens)
     for boards, mode in ((1, "auto"), (2, "s")):
         with open_runner(folder, boards, adapters=AdapterOptions(1, 16, mode=mode)) as runner:
@@ -159,17 +162,55 @@ def not_renormalized(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(OPERATIONS, abi.VEC_ROUTE_CHOSEN, route)
 
 
-@pytest.mark.parametrize("mistake", [another_expert, skipped, not_renormalized])
+def sigmoid_with(**fields: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Sigmoid routing by other fields of its command."""
+
+    def mistake(patch: pytest.MonkeyPatch) -> None:
+        def route(call):  # type: ignore[no-untyped-def]
+            other, c = copy.copy(call), call.command
+            names = ("columns", "extra", "x_offset", "x_stride", "y_offset", "y_stride", "a_bank",
+                     "a_line", "b_line", "first", "scalar")  # fmt: skip
+            own = {name: getattr(c, name) for name in names}
+            other.command = SimpleNamespace(**{**own, **fields})
+            mixture.route_sigmoid(other)
+
+        patch.setitem(OPERATIONS, abi.VEC_ROUTE_SIGMOID, route)
+
+    return mistake
+
+
+def biased_weights(patch: pytest.MonkeyPatch) -> None:
+    """The bias of the choice is in the weights, too."""
+
+    def weighted(scores, bias, chosen):  # type: ignore[no-untyped-def]
+        return np.take_along_axis(scores + bias, chosen, 1)
+
+    patch.setattr(mixture, "_weights", weighted)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("qwen3_moe", another_expert),
+        ("qwen3_moe", skipped),
+        ("qwen3_moe", not_renormalized),
+        ("glm4_moe_single", biased_weights),
+        ("glm4_moe", sigmoid_with(b_line=1 | 1 << 16)),  # no groups
+        ("glm4_moe", sigmoid_with(scalar=float_bits(1.0))),
+        ("glm4_moe", sigmoid_with(first=0)),
+    ],
+)
 def test_a_mistake_of_a_kernel_is_seen(
+    name: str,
     mistake: Callable[[pytest.MonkeyPatch], None],
     folder_of: Callable[[str], Path],
     expected: Callable[[str], Logits],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mistake(monkeypatch)
-    with open_runner(folder_of("qwen3_moe"), 1, kernels="numpy") as runner:
-        got = Driver(runner).feed(0, tokens_of("qwen3_moe")[:9], (4, 1))
-    assert got.tobytes() != expected("qwen3_moe")[:9].tobytes()
+    with open_runner(folder_of(name), 1, kernels="numpy") as runner:
+        got = Driver(runner).feed(0, tokens_of(name)[:9], (4, 1))
+    assert got.tobytes() != expected(name)[:9].tobytes()
 
 
 # What experts that no row has chosen cost.
@@ -185,8 +226,8 @@ def chosen_by(folder: Path, token: int) -> list[int]:
     found: list[int] = []
 
     class Noted(Oracle):
-        def _route(self, logits, experts):  # type: ignore[no-untyped-def]
-            weights = super()._route(logits, experts)
+        def _route(self, logits, experts, bias=None):  # type: ignore[no-untyped-def]
+            weights = super()._route(logits, experts, bias)
             found.append(sorted(weights))
             return weights
 
@@ -233,8 +274,8 @@ def test_a_step_reads_each_chosen_expert_once(
             self.layer = layer
             return super()._experts(x, layer, experts)
 
-        def _route(self, logits, experts):  # type: ignore[no-untyped-def]
-            weights = super()._route(logits, experts)
+        def _route(self, logits, experts, bias=None):  # type: ignore[no-untyped-def]
+            weights = super()._route(logits, experts, bias)
             notes[self.layer].append(set(weights))
             return weights
 
@@ -334,6 +375,44 @@ def test_a_wrong_list_is_refused(kind, fields, status, board: Board) -> None:  #
         board.run(encode(commands, board.plan, 0, 0))
     assert error.value.failure is not None
     assert error.value.failure.status == f"LORA_ERR_{status}"
+
+
+SIGMOID = [
+    ({"b_line": 0}, "SIZE"),  # no groups
+    ({"b_line": 4 | 2 << 16}, "SIZE"),  # of 6 experts
+    ({"b_line": 6 | 6 << 16}, "SIZE"),  # groups of one
+    ({"b_line": 2 | 3 << 16}, "SIZE"),  # more than there are
+    ({"b_line": 3 | 1 << 16}, "SIZE"),  # one of two experts, of which rows choose three
+    ({"b_line": 2}, "SIZE"),
+    ({"b_line": 0xFFFFFFFF}, "SIZE"),
+    ({"first": 2}, "SIZE"),
+    ({"scalar": 0}, "SIZE"),
+    ({"scalar": float_bits(float("inf"))}, "SIZE"),
+    ({"scalar": float_bits(float("nan"))}, "SIZE"),
+    ({"scalar": float_bits(-1.0)}, "SIZE"),
+    ({"a_bank": abi.NO_BANK}, "ADDRESS"),
+    ({"a_line": 1 << 31}, "ADDRESS"),
+    ({"extra": 7}, "SIZE"),
+    ({"columns": abi.MAX_EXPERTS + 2}, "SIZE"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status"), SIGMOID, ids=str)
+def test_a_wrong_sigmoid_route_is_refused(fields, status) -> None:  # type: ignore[no-untyped-def]
+    board = Board(plan_rig.EXPERTS_SIGMOID, "lora_f_u280")
+    commands = lower(plan_rig.EXPERTS_SIGMOID, board.plan, 0)
+    at = next(
+        i
+        for i, one in enumerate(commands)
+        if isinstance(one, Vector) and one.op == abi.VEC_ROUTE_SIGMOID
+    )
+    board.run(encode(commands, board.plan, 0, 0))
+    commands[at] = replace(commands[at], **fields)
+    with pytest.raises(CommandError, match=rf"command {at} \(VECTOR\)") as error:
+        board.run(encode(commands, board.plan, 0, 0))
+    assert error.value.failure is not None
+    assert error.value.failure.status == f"LORA_ERR_{status}"
+    board.cluster.close()
 
 
 @pytest.mark.parametrize("kernels", ["native", "numpy"])

@@ -43,6 +43,7 @@ CASES = {
     "granitemoe": "w4a8_dynamic",
     "qwen2_moe": "w8a8_dynamic",
     "granitemoeshared": "w4a16",
+    "glm4_moe": "w4a8",
 }
 Made = tuple[Path, QuantizedModel, Logits]
 
@@ -79,6 +80,7 @@ RECIPES = {
     "qwen2_moe": Recipe("w8a8", kv="int8"),
     "granitemoe": Recipe("w4a8", group=32, kv="int8-heads", activations="dynamic"),
     "mixtral": Recipe("w4a16", group=32, head="fp16", kv="fp16", symmetric=False),
+    "glm4_moe": Recipe("w8a8", kv="fp16"),
 }
 
 
@@ -168,8 +170,8 @@ def chosen_of(model: QuantizedModel, tokens: list[int]) -> list[set[int]]:
     oracle, notes = model.oracle(), []
     route = oracle._route
 
-    def noted(logits: Any, experts: Any) -> Any:
-        weights = route(logits, experts)
+    def noted(logits: Any, experts: Any, bias: Any) -> Any:
+        weights = route(logits, experts, bias)
         notes.append(set(weights))
         return weights
 

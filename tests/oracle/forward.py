@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig, SigmoidRouting
 from tests.oracle.arithmetic import (
     F32,
     activate,
@@ -205,7 +205,7 @@ class Oracle:
         logits = self._product(x, f"layer.{layer}.router")
         out = np.zeros((len(x), self.config.hidden), np.float32)
         for i, (row, own) in enumerate(zip(x, logits, strict=True)):
-            weights = self._route(own, experts)
+            weights = self._route(own, experts, self.weights.get(f"layer.{layer}.choice_bias"))
             inner = []
             for expert in sorted(weights):
                 gate, up = (self._linear(row[None], f"{name}.{expert}.{p}") for p in ("gate", "up"))
@@ -233,8 +233,13 @@ class Oracle:
             found = one / (one + exp(-gate)) * found
         return store(chosen + found)
 
-    def _route(self, logits: F32, experts: ExpertConfig) -> dict[int, np.float32]:
+    def _route(
+        self, logits: F32, experts: ExpertConfig, bias: F32 | None = None
+    ) -> dict[int, np.float32]:
         """The weight of each expert that a row chooses."""
+        if experts.sigmoid is not None:
+            assert bias is not None
+            return self._route_sigmoid(logits, bias, experts, experts.sigmoid)
         order = sorted(range(experts.count), key=lambda expert: (-logits[expert], expert))
         chosen = sorted(order[: experts.chosen])
         p = exp(logits - logits.max())
@@ -242,6 +247,24 @@ class Oracle:
         for expert in chosen if experts.renormalize else range(experts.count):
             total = total + p[expert]
         return {expert: p[expert] / total for expert in chosen}
+
+    def _route_sigmoid(
+        self, logits: F32, bias: F32, experts: ExpertConfig, how: SigmoidRouting
+    ) -> dict[int, np.float32]:
+        one = np.float32(1)
+        scores = one / (one + exp(-logits))
+        choice, each = scores + bias, experts.count // how.groups
+        groups = [range(i, i + each) for i in range(0, experts.count, each)]
+        if how.groups > 1:
+            best = [sorted(choice[group.start : group.stop])[-2:] for group in groups]
+            groups.sort(key=lambda group: -np.add(*best[group.start // each]))  # stable
+        open_ones = sorted(expert for group in groups[: how.taken] for expert in group)
+        chosen = sorted(sorted(open_ones, key=lambda expert: -choice[expert])[: experts.chosen])
+        total = np.float32(0)
+        for expert in chosen:
+            total = total + scores[expert]
+        total = total + np.float32(1e-20) if experts.renormalize else one
+        return {e: scores[e] / total * np.float32(how.factor) for e in chosen}
 
 
 def slopes(heads: int) -> F32:

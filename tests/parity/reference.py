@@ -37,16 +37,33 @@ def fix_rotary(model: Any) -> None:
 
 def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
     """Appends, for each router and prompt, how far the last expert that a row chooses is before the
-    next one, in parts of the deviation of the router's logits: FP32 [len]."""
+    next one, in parts of the deviation of the router's logits, or of its sigmoids, where the last
+    group that a row takes counts alike: FP32 [len]."""
 
     def note(module: Any, arguments: Any, found: Any) -> None:
         logits = (arguments[0].reshape(-1, module.weight.shape[1]) @ module.weight.T).numpy()
         order = np.sort(logits, axis=1)
         margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / logits.std())
 
+    def note_sigmoid(module: Any, arguments: Any, found: Any) -> None:
+        scores = found[0].sigmoid().numpy()
+        choice = scores + module.e_score_correction_bias.numpy()
+        groups = choice.reshape(len(choice), module.num_group, -1)
+        best = np.sort(groups, axis=2)[..., -2:].sum(axis=2)
+        order, margin = np.sort(best, axis=1), np.inf
+        if module.topk_group < module.num_group:
+            margin = order[:, -module.topk_group] - order[:, -module.topk_group - 1]
+        limit = order[:, -module.topk_group][:, None]
+        inside = np.where((best >= limit)[..., None], groups, -np.inf).reshape(choice.shape)
+        order = np.sort(inside, axis=1)
+        own = order[:, -module.top_k] - order[:, -module.top_k - 1]
+        margins.append(np.minimum(margin, own) / scores.std())
+
     for module in model.modules():
-        if type(module).__name__.endswith("TopKRouter"):
-            module.register_forward_hook(note)
+        name = type(module).__name__.lower()
+        if name.endswith("topkrouter"):
+            by_sigmoid = hasattr(module, "e_score_correction_bias")
+            module.register_forward_hook(note_sigmoid if by_sigmoid else note)
 
 
 def reference_logits(

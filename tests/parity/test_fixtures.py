@@ -131,6 +131,21 @@ def router_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
     return config
 
 
+def sigmoid(**fields: object) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.experts is not None and config.experts.sigmoid is not None
+        changed = replace(config.experts.sigmoid, **fields)  # type: ignore[arg-type]
+        return replace(config, experts=replace(config.experts, sigmoid=changed))
+
+    return change
+
+
+def choice_bias_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Another choice is made."""
+    weights["layer.1.choice_bias"] = -weights["layer.1.choice_bias"]
+    return config
+
+
 ROPE = (
     "llama",
     "llama_gqa_tied",
@@ -141,7 +156,8 @@ ROPE = (
     "mistral",
 )
 MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
-SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared")
+SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared", "glm4_moe", "glm4_moe_single")
+SIGMOID = ("glm4_moe", "glm4_moe_single")
 RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False),
                 ("qwen2_moe", True))  # fmt: skip
 MISTAKES: list[tuple[str, str, Change]] = [
@@ -203,6 +219,14 @@ MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "an expert skipped", expert(1, "down", 0, None)) for name in MIXTURES),
     *((name, "shared expert left out", experts(shared=0)) for name in SHARED),
     *((name, "its gate left out", experts(shared_gate=False)) for name in SHARED[:2]),
+    *((name, "factor left out", sigmoid(factor=1.0)) for name in SIGMOID),
+    *((name, "bias of the choice", choice_bias_negated) for name in SIGMOID),
+    ("glm4_moe", "group limit left out", sigmoid(groups=1, taken=1)),
+    ("glm4_moe", "another group", sigmoid(taken=1)),
+    ("glm4_moe", "not renormalized", experts(renormalize=False)),
+    ("glm4_moe_single", "renormalized", experts(renormalize=True)),
+    ("glm4_moe", "norms of q and k", setting(head_norms="none")),
+    ("glm4_moe", "q bias", without("layer.1.q.bias")),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
 ]
 

@@ -10,7 +10,7 @@ from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import MatrixFormat, Quantization, routes
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig, SigmoidRouting
 
 LLAMA = ModelConfig(
     architecture="llama", layers=3, hidden=144, heads=9, kv_heads=3, head_dim=16, ffn=200,
@@ -29,6 +29,10 @@ OPT_POST = replace(
 NARROW = replace(LLAMA, hidden=48, heads=8, kv_heads=2, head_dim=16, ffn=40, embed_dim=48)
 EXPERTS = replace(LLAMA, ffn=88, experts=ExpertConfig(5, 3, 72, True, frozenset({0, 2})))
 EXPERTS_NARROW = replace(NARROW, experts=ExpertConfig(4, 2, 40, False, frozenset(range(3))))
+EXPERTS_SIGMOID = replace(
+    LLAMA,
+    experts=ExpertConfig(6, 3, 72, True, frozenset({1, 2}), 104, sigmoid=SigmoidRouting(3, 2, 2.5)),
+)
 EXPERTS_GATED = replace(LLAMA, experts=ExpertConfig(5, 3, 72, False, frozenset({0, 2}), 104, True))
 EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=40))
 EXPERTS_WIDE = replace(  # whole groups of 32 along every K

@@ -30,6 +30,7 @@ from tests.unit.plan_rig import (
     EXPERTS_GATED,
     EXPERTS_NARROW,
     EXPERTS_SHARED,
+    EXPERTS_SIGMOID,
     EXPERTS_WIDE,
     GPT2,
     LLAMA,
@@ -66,6 +67,7 @@ MIXTURES = {
     "experts_narrow": EXPERTS_NARROW,
     "experts_gated": EXPERTS_GATED,
     "experts_shared": EXPERTS_SHARED,
+    "experts_sigmoid": EXPERTS_SIGMOID,
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from lora_host.errors import ModelError
 from lora_sdk.model.config import load_config, model_types
 from lora_sdk.model.shapes import shape_json
-from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_sdk.model.spec import ModelConfig, RopeConfig, SigmoidRouting
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
 from tests.moe_configs import MOE_CONFIGS
@@ -109,6 +109,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("mixtral", {"num_local_experts": 2000}, "num_local_experts is 2000, expected an integer in 1"),
     ("mixtral", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
     ("qwen2_moe", {"shared_expert_intermediate_size": 0}, "shared_expert_intermediate_size is 0"),
+    ("glm4_moe", {"n_group": 5}, "n_group is 5, expected a number of equal groups of two or more"),
+    ("glm4_moe", {"n_group": 12}, "n_group is 12, expected a number of equal groups of two"),
+    ("glm4_moe", {"n_group": 0}, "n_group is 0"),
+    ("glm4_moe", {"topk_group": 5}, "topk_group is 5, expected an integer in 1..4"),
+    ("glm4_moe", {"n_group": 6, "topk_group": 1}, "groups of 2 with 3 experts or more together"),
+    ("glm4_moe", {"routed_scaling_factor": 0}, "routed_scaling_factor is 0"),
+    ("glm4_moe", {"routed_scaling_factor": "2"}, "routed_scaling_factor is '2'"),
+    ("glm4_moe", {"first_k_dense_replace": -1}, "first_k_dense_replace is -1"),
+    ("glm4_moe", {"n_shared_experts": 0}, "n_shared_experts is 0"),
+    ("glm4_moe", {"num_nextn_predict_layers": True}, "num_nextn_predict_layers is True"),
     ("granitemoeshared", {"shared_intermediate_size": -1}, "shared_intermediate_size is -1"),
     ("qwen3_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, expected an integer in 1"),
     ("qwen3_moe", {"num_experts_per_tok": 0}, "num_experts_per_tok is 0"),
@@ -297,3 +307,18 @@ def test_a_multimodal_folder_is_its_text_model(
         load(tmp_path, {**outer, "text_config": {**text, "model_type": "llama"}})
     with pytest.raises(ModelError, match="text_config: sliding_window is -1"):
         load(tmp_path, {**outer, "text_config": {**text, "sliding_window": -1}})
+
+
+def test_sigmoid_routing_and_dense_layers(tmp_path: Path) -> None:
+    fields = CONFIGS["glm4_moe"]
+    config = load(tmp_path, fields)
+    assert config.experts is not None and config.rope is not None
+    assert config.experts.sigmoid == SigmoidRouting(4, 2, 2.5)
+    assert (config.experts.layers, config.experts.shared) == ({1, 2}, 72)
+    assert (config.rope.width, config.head_norms, config.extra_layers) == (12, "heads", 1)
+    assert (config.qkv_bias, config.o_bias) == (True, False)
+    assert load(tmp_path, {**fields, "first_k_dense_replace": 3}).experts is None
+    absent = ("use_qk_norm", "attention_bias", "n_group", "topk_group", "routed_scaling_factor")
+    plain = load(tmp_path, {k: v for k, v in fields.items() if k not in absent})
+    assert plain.experts is not None and plain.experts.sigmoid == SigmoidRouting()
+    assert (plain.head_norms, plain.qkv_bias) == ("none", False)

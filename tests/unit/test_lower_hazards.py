@@ -40,6 +40,7 @@ from tests.unit.plan_rig import (
     EXPERTS_GATED,
     EXPERTS_NARROW,
     EXPERTS_SHARED,
+    EXPERTS_SIGMOID,
     EXPERTS_WIDE,
     GPT2,
     LLAMA,
@@ -99,6 +100,7 @@ MODELS = {
     "experts_narrow": EXPERTS_NARROW,
     "experts_gated": EXPERTS_GATED,
     "experts_shared": EXPERTS_SHARED,
+    "experts_sigmoid": EXPERTS_SIGMOID,
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -160,7 +162,7 @@ def access_vector(c: Vector) -> Access:
     z = rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns * 2)
     if c.op in (abi.VEC_EMBED, abi.VEC_EMBED_SCALED):
         return Access([], y)
-    if c.op in (abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN):
+    if c.op in (abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN, abi.VEC_ROUTE_SIGMOID):
         logits = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 4)
         return Access(logits, rows_of(ONCHIP, c.y_offset, c.y_stride, c.extra * 8))
     if c.op == abi.VEC_ADD_GATED:

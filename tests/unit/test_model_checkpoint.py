@@ -36,7 +36,9 @@ def written(folder: Path, name: str, **changes: np.ndarray[Any, Any] | None) -> 
 @pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
 def test_every_tensor_of_the_file_is_reached(which: Variant, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(write_checkpoint(which, tmp_path))
-    count = sum(array.size for array in tensors_of(which).values())
+    tensors = tensors_of(which).items()
+    single = {name for name, _ in tensors if name.endswith("e_score_correction_bias")}
+    count = sum(array.size * (2 if name in single else 1) for name, array in tensors)
     assert checkpoint.bytes == 2 * count
     assert checkpoint.has("lm_head") and not checkpoint.has("layer.0.qkv")
 
@@ -190,3 +192,30 @@ def test_buffers_of_old_files_are_ignored_by_name(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"h\.0\.attn\.other"):
         other = {"transformer.h.0.attn.other": np.zeros(4, np.float32)}
         Checkpoint.open(written(tmp_path / "c", "gpt2", **other))
+
+
+def test_a_bias_of_the_choice_stays_fp32(tmp_path: Path) -> None:
+    name = "model.layers.1.mlp.gate.e_score_correction_bias"
+    bias = np.linspace(1, 2, 12, dtype=np.float32) * np.float32(1e5)
+    bias[3] = np.float32(1 + 2**-23)
+    found = Checkpoint.open(written(tmp_path, "glm4_moe", **{name: bias}))
+    assert found.vector("layer.1.choice_bias").tobytes() == bias.tobytes()
+    bias[3] = np.inf
+    found = Checkpoint.open(written(tmp_path, "glm4_moe", **{name: bias}))
+    with pytest.raises(ModelError, match=f"{name}: 1 weights are inf"):
+        found.vector("layer.1.choice_bias")
+
+
+def test_layers_behind_the_last_are_not_read(tmp_path: Path) -> None:
+    """As many as the configuration says."""
+    some = np.zeros((4, 4), np.float32)
+    for name in ("eh_proj.weight", "mlp.experts.0.up_proj.weight", "shared_head.head.weight"):
+        Checkpoint.open(written(tmp_path, "glm4_moe", **{f"model.layers.3.{name}": some}))
+        extra = {f"model.layers.4.{name}": some}
+        with pytest.raises(ModelError, match=r"model\.layers\.4\..*expected no other tensors"):
+            Checkpoint.open(written(tmp_path, "glm4_moe", **extra))
+    extra = {"model.layers.2.eh_proj.weight": some}
+    with pytest.raises(ModelError, match=r"model\.layers\.2\..*expected no other tensors"):
+        Checkpoint.open(written(tmp_path, "glm4_moe", **extra))
+    with pytest.raises(ModelError, match=r"model\.layers\.2\."):  # num_nextn_predict_layers is 0
+        Checkpoint.open(written(tmp_path, "glm4_moe_single", **extra))

@@ -356,7 +356,8 @@ enum lora_vector_op {
     LORA_VEC_ROUTE = 27,        /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
                                 /* by index; weights by SoftMax over all columns */
     LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
-    LORA_VEC_ADD_GATED = 29     /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
+    LORA_VEC_ADD_GATED = 29,    /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
+    LORA_VEC_ROUTE_SIGMOID = 31 /* the same, of sigmoid(x) plus a bias; weights by the sigmoids */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -516,9 +517,12 @@ struct lora_vector {
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
- * ROUTE, ROUTE_CHOSEN: x is FP32, y on-chip. ADD_GATED: y on-chip.
- * HEAD_SUMS, RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which
- * HEAD_SUMS writes those of the heads in columns first .. first + columns - 1. */
+ * ROUTE, ROUTE_CHOSEN, ROUTE_SIGMOID: x is FP32, y on-chip. ADD_GATED: y on-chip.
+ * ROUTE_SIGMOID: a_line is the FP32 bias of the choice [columns]; b_line the groups and, times
+ * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum, else
+ * 0; `scalar` their factor, positive and finite. HEAD_SUMS, RMS_ROW: `extra` is d, the columns of
+ * all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS writes those of the heads in columns
+ * first .. first + columns - 1. */
 
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {

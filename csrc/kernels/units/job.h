@@ -58,6 +58,7 @@ struct vector_job {
     struct rows x_rows, y_rows, z_rows;
     const uint16_t *gamma, *beta; /* of a norm; NULL without */
     const uint32_t *order;        /* of PERMUTE */
+    const float *bias;            /* of ROUTE_SIGMOID; NULL in the other routes */
     uint32_t rows;                /* an item */
     int (*run_row)(struct lora_job *job, uint32_t row, uint32_t thread); /* quantize.c */
 };

@@ -9,13 +9,15 @@
 
 #define COLUMNS_PER_NS 1
 
-/* The largest logits, of equal ones the first: taken[expert]. NaN counts as -infinity. */
-static void choose(const float *logits, uint32_t experts, uint32_t count, bool *taken) {
+/* The largest logits, of equal ones the first: taken[expert]. NaN counts as -infinity. Only those
+ * where `open`, which are `count` or more; NULL: all are. */
+static void choose(const float *logits, const bool *open, uint32_t experts, uint32_t count,
+                   bool *taken) {
     memset(taken, 0, experts);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t best = experts;
         for (uint32_t e = 0; e < experts; e++) {
-            if (taken[e]) continue;
+            if (taken[e] || (open && !open[e])) continue;
             float value = logits[e] == logits[e] ? logits[e] : -INFINITY;
             float found = best < experts && logits[best] == logits[best] ? logits[best] : -INFINITY;
             if (best == experts || value > found) best = e;
@@ -27,7 +29,7 @@ static void choose(const float *logits, uint32_t experts, uint32_t count, bool *
 static void route(const struct lora_vector *c, const float *logits, struct lora_chosen *chosen) {
     bool taken[LORA_MAX_EXPERTS];
     float p[LORA_MAX_EXPERTS], max = -INFINITY, sum = 0.0f;
-    choose(logits, c->columns, c->extra, taken);
+    choose(logits, NULL, c->columns, c->extra, taken);
     for (uint32_t e = 0; e < c->columns; e++) max = logits[e] > max ? logits[e] : max;
     for (uint32_t e = 0; e < c->columns; e++) {
         p[e] = exp32(logits[e] - max);
@@ -37,14 +39,75 @@ static void route(const struct lora_vector *c, const float *logits, struct lora_
         if (taken[e]) *chosen++ = (struct lora_chosen){p[e] / sum, e};
 }
 
+/* --- ROUTE_SIGMOID ---------------------------------------------------------------------------- */
+#define LEAST_WEIGHT 1e-20f
+
+static uint32_t groups_of(const struct lora_vector *c) { return c->b_line & 0xffff; }
+static uint32_t taken_groups_of(const struct lora_vector *c) { return c->b_line >> 16; }
+
+/* The two largest of some values, NaN as -infinity, added. */
+static float largest_two(const float *values, uint32_t count) {
+    float first = -INFINITY, second = -INFINITY;
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] > first) {
+            second = first;
+            first = values[i];
+        } else if (values[i] > second) {
+            second = values[i];
+        }
+    }
+    return first + second;
+}
+
+/* taken[expert] of the `extra` largest of `values` in the groups that the row takes. */
+static void choose_in_groups(const struct lora_vector *c, const float *values, bool *taken) {
+    uint32_t groups = groups_of(c), each = c->columns / groups;
+    float sums[LORA_MAX_EXPERTS] = {0};
+    bool inside[LORA_MAX_EXPERTS], open[LORA_MAX_EXPERTS] = {false};
+    for (uint32_t j = 0; j < groups && groups > 1; j++)
+        sums[j] = largest_two(values + j * each, each);
+    choose(sums, NULL, groups, taken_groups_of(c), inside);
+    for (uint32_t e = 0; e < c->columns; e++) open[e] = inside[e / each];
+    choose(values, open, c->columns, c->extra, taken);
+}
+
+static void route_sigmoid(const struct lora_vector *c, const float *logits, const float *bias,
+                          struct lora_chosen *chosen) {
+    float p[LORA_MAX_EXPERTS], values[LORA_MAX_EXPERTS], sum = 0.0f;
+    float factor = float_of_bits(c->scalar);
+    bool taken[LORA_MAX_EXPERTS];
+    for (uint32_t e = 0; e < c->columns; e++) {
+        p[e] = 1.0f / (1.0f + exp32(-logits[e]));
+        values[e] = p[e] + bias[e];
+    }
+    choose_in_groups(c, values, taken);
+    for (uint32_t e = 0; e < c->columns; e++)
+        if (taken[e]) sum = sum + p[e];
+    sum = sum + LEAST_WEIGHT;
+    for (uint32_t e = 0; e < c->columns; e++)
+        if (taken[e]) *chosen++ = (struct lora_chosen){(c->first ? p[e] / sum : p[e]) * factor, e};
+}
+
+static bool sigmoid_fits(const struct lora_vector *c) {
+    uint32_t groups = groups_of(c), each = groups ? c->columns / groups : 0;
+    float factor = float_of_bits(c->scalar);
+    return each && c->columns % groups == 0 && (groups == 1 || each > 1) &&
+           taken_groups_of(c) <= groups && taken_groups_of(c) * each >= c->extra && c->first <= 1 &&
+           factor > 0.0f && factor < INFINITY;
+}
+
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct vector_job *v = &job->vector;
     uint32_t first = item * v->rows;
     uint32_t end = job->rows - first < v->rows ? job->rows : first + v->rows;
     (void)thread;
-    for (uint32_t row = first; row < end; row++)
-        route(v->command, float_row(v->x_rows, row),
-              (struct lora_chosen *)(void *)(v->y_rows.base + v->y_rows.stride * row));
+    for (uint32_t row = first; row < end; row++) {
+        const float *logits = float_row(v->x_rows, row);
+        struct lora_chosen *chosen = (struct lora_chosen *)(void *)(v->y_rows.base +
+                                                                    v->y_rows.stride * row);
+        if (v->bias) route_sigmoid(v->command, logits, v->bias, chosen);
+        else route(v->command, logits, chosen);
+    }
     return LORA_OK;
 }
 
@@ -54,6 +117,13 @@ int lora_route_begin(struct lora_job *job) {
     if (c->columns > LORA_MAX_EXPERTS || c->extra == 0 || c->extra > c->columns ||
         c->extra > LORA_MAX_CHOSEN)
         return LORA_ERR_SIZE;
+    v->bias = NULL;
+    if (c->op == LORA_VEC_ROUTE_SIGMOID) {
+        if (!sigmoid_fits(c)) return LORA_ERR_SIZE;
+        v->bias = call_at(job->call, c->a_bank, (uint64_t)c->a_line * LORA_LINE_BYTES,
+                          4ull * c->columns, 4);
+        if (!v->bias) return LORA_ERR_ADDRESS;
+    }
     v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
                              4ull * c->columns, 4);
     v->y_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride,

@@ -19,6 +19,7 @@ from lora_host.numerics import F32
 
 CHOSEN = abi.dtype("chosen")
 SCALE_BYTES = abi.dtype("row_scale").itemsize
+LEAST_WEIGHT = np.float32(1e-20)
 ROWS = -1  # in a bank's place: rows of one expert
 
 
@@ -26,9 +27,8 @@ def route(call: UnitCall) -> None:
     """struct lora_chosen of the `extra` largest logits of each row, by ascending expert."""
     c = call.command
     logits = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float32)
-    known = np.where(np.isnan(logits), np.float32(-np.inf), logits)
-    order = np.argsort(-known, axis=1, kind="stable")[:, : c.extra]
-    chosen = np.sort(order, axis=1)
+    known = _known(logits)
+    chosen = _largest(known, c.extra)
     weights = numerics.exp32(logits - known.max(axis=1, keepdims=True))
     taken = np.take_along_axis(weights, chosen, 1)
     total = np.zeros(len(logits), np.float32)
@@ -36,6 +36,53 @@ def route(call: UnitCall) -> None:
         total = total + column
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.extra, CHOSEN)
     y["weight"], y["expert"] = taken / total[:, None], chosen
+
+
+def route_sigmoid(call: UnitCall) -> None:
+    """The same by sigmoids, of which a bias makes the choice: struct lora_vector, ROUTE_SIGMOID."""
+    c = call.command
+    logits = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float32)
+    bias = call.view(c.a_bank, c.a_line * LINE_BYTES, (c.columns,), np.float32)
+    groups, taken_groups = c.b_line & 0xFFFF, c.b_line >> 16
+    with numerics.quiet():
+        scores = np.float32(1) / (np.float32(1) + numerics.exp32(-logits))
+        choice = _known(scores + bias)
+        if groups > 1:
+            choice = _of_groups(choice.reshape(len(logits), groups, -1), taken_groups)
+        chosen = _largest(choice, c.extra)
+        weights = _weights(scores, bias, chosen)
+        if c.first:
+            total = np.zeros(len(logits), np.float32)
+            for column in weights.T:
+                total = total + column
+            weights = weights / (total + LEAST_WEIGHT)[:, None]
+        y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.extra, CHOSEN)
+        y["weight"], y["expert"] = weights * call.fp32(c.scalar), chosen
+
+
+def _weights(scores: F32, bias: F32, chosen: NDArray[np.intp]) -> F32:
+    """What weights are made of: the bias has no part in them."""
+    return np.take_along_axis(scores, chosen, 1)
+
+
+def _known(values: F32) -> F32:
+    """NaN counts as -infinity."""
+    return np.where(np.isnan(values), np.float32(-np.inf), values)
+
+
+def _largest(values: F32, count: int) -> NDArray[np.intp]:
+    """The numbers of the `count` largest of each row, ascending; of equal ones the lowest."""
+    return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
+
+
+def _of_groups(values: F32, count: int) -> F32:
+    """[rows, groups, each] as [rows, columns], NaN where a row does not take the group: `argsort`
+    has it behind -infinity."""
+    two = np.sort(values, axis=2)[..., -2:]
+    taken = _largest(_known(two[..., 1] + two[..., 0]), count)
+    found = np.full_like(values, np.nan)
+    np.put_along_axis(found, taken[..., None], np.take_along_axis(values, taken[..., None], 1), 1)
+    return found.reshape(len(values), -1)
 
 
 def add_gated(call: UnitCall) -> None:

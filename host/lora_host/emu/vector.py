@@ -182,4 +182,5 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_ROUTE: mixture.route,
     abi.VEC_ROUTE_CHOSEN: mixture.route,
     abi.VEC_ADD_GATED: mixture.add_gated,
+    abi.VEC_ROUTE_SIGMOID: mixture.route_sigmoid,
 }

@@ -202,6 +202,7 @@ package abi_types;
   parameter logic [31:0] LORA_VEC_ROUTE = 32'h1b;
   parameter logic [31:0] LORA_VEC_ROUTE_CHOSEN = 32'h1c;
   parameter logic [31:0] LORA_VEC_ADD_GATED = 32'h1d;
+  parameter logic [31:0] LORA_VEC_ROUTE_SIGMOID = 32'h1f;
   parameter logic [31:0] LORA_FP16 = 32'h1;
   parameter logic [31:0] LORA_FP32 = 32'h2;
   parameter logic [31:0] LORA_INT8 = 32'h3;

@@ -213,7 +213,8 @@ class _Builder:
 
     def route(self, route: Route) -> None:
         """Every board chooses, of all logits."""
-        self._by_columns("route", abi.VEC_ROUTE, width(self.config, route.source.axes[0]))
+        op = abi.VEC_ROUTE_SIGMOID if route.sigmoid else abi.VEC_ROUTE
+        self._by_columns("route", op, width(self.config, route.source.axes[0]))
 
     def experts(self, matmul: ExpertMatmul) -> None:
         """The gather of what all chosen experts read, and the experts' shares of the matrix."""

@@ -365,14 +365,25 @@ def _logits(
 
 
 def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | None:
+    op = abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE
+    fields: dict[str, int] = {}
+    if route.sigmoid is not None:
+        op = abi.VEC_ROUTE_SIGMOID
+        fields = {
+            "scalar": float_bits(route.sigmoid.factor),
+            "first": int(route.renormalize),
+            **part.table_a(route.bias),
+            "b_line": route.sigmoid.groups | route.sigmoid.taken << 16,
+        }
     return part.builder.emit(
         Vector,
         after,
         what="route",
         flags=part.flags(route),
-        op=abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE,
+        op=op,
         columns=ops.width(part.config, "experts"),
         extra=route.chosen,
+        **fields,
         **part.address("x", part.own(route.source)),
         **part.address("y", part.own(route.target)),
     )

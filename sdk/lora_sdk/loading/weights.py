@@ -107,6 +107,8 @@ class Loader:
             for table in board.tables.values():
                 if table.spec.kind == "rope":
                     self._write_load(partial(self._load_rope, board, table))
+                if table.spec.kind == "wide":
+                    self._write_load(partial(self._load_wide, board, table))
             if "slopes" in board.tables:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
@@ -339,6 +341,13 @@ class Loader:
         heads = board.share.q_heads
         rows = slope_table(self._plan.config)[heads.start : heads.stop].reshape(1, -1)
         raw = pack_rows(rows, placed.spec.row_bytes).reshape(-1)
+        return [self._write(board, placed, raw)]
+
+    def _load_wide(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
+        """Writes a vector of the model in FP32."""
+        (part,) = placed.spec.parts
+        row = self._weights.vector(part.tensor)[None, part.start : part.stop]
+        raw = pack_rows(row.astype("<f4"), placed.spec.row_bytes).reshape(-1)
         return [self._write(board, placed, raw)]
 
     def _note(self, written: list[Range]) -> None:

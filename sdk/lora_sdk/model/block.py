@@ -373,6 +373,8 @@ class _Description:
             target=CHOSEN,
             chosen=experts.chosen,
             renormalize=experts.renormalize,
+            sigmoid=experts.sigmoid,
+            bias=f"{lead}.choice_bias" if experts.sigmoid else "",
         )
         fields: dict[str, Any] = {
             "layer": layer,

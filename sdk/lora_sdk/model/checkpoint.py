@@ -21,7 +21,7 @@ from lora_sdk.model.columns import Columns
 from lora_sdk.model.config import Family, family_of, load_config
 from lora_sdk.model.container import TensorFile
 from lora_sdk.model.entries import Entries, find_prefix
-from lora_sdk.model.half import to_half
+from lora_sdk.model.half import to_half, to_single
 from lora_sdk.model.methods import QuantizedTensors
 from lora_sdk.model.model_files import ModelFiles, model_files
 from lora_sdk.model.quantization import (
@@ -119,9 +119,11 @@ class Checkpoint:
         half = to_half(part, kind, label)
         return half if source.layout == "io" else np.ascontiguousarray(half.T)
 
-    def vector(self, name: str) -> NDArray[np.float16]:
-        """A bias or norm parameter: FP16 [N]."""
+    def vector(self, name: str) -> NDArray[np.float16] | NDArray[np.float32]:
+        """A bias or norm parameter: FP16 [N], or FP32 where it is `wide` (model/source.py)."""
         source = self._source(name, "vector")
+        if source.wide:
+            return to_single(*self._part(source, 0, source.count))
         derived = self._opened.vectors.get(name)
         if derived is not None:
             return to_half(derived.values(), "F32", derived.stored)
@@ -283,7 +285,7 @@ class Checkpoint:
             return tokens_of(self.config).bytes(columns, rows)
         if name in self._quantized:
             return self._quantized[name].format.bytes(*self._quantized[name].shape)
-        return 2 * prod(self._source(name).shape)
+        return (4 if self._source(name).wide else 2) * prod(self._source(name).shape)
 
 
 def _range(name: str, start: int, stop: int | None, count: int) -> tuple[int, int]:

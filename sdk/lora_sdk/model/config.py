@@ -14,6 +14,7 @@ from lora_sdk.model import (
     gemma,
     gemma2,
     gemma3,
+    glm4_moe,
     gpt2,
     gpt_bigcode,
     gpt_neox,
@@ -109,6 +110,7 @@ _FAMILIES: dict[str, Family] = {
     "granitemoe": granitemoe,
     "qwen2_moe": qwen2_moe,
     "granitemoeshared": granitemoeshared,
+    "glm4_moe": glm4_moe,
 }
 
 

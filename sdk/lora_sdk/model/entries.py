@@ -17,6 +17,7 @@ from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
 HEAD = "lm_head.weight"
+LAYER = re.compile(r"layers\.(\d{1,9})\.")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ class Entries:
         extra = [
             name
             for name in self.tensors
-            if name not in used and not ignored.fullmatch(name.removeprefix(self.prefix))
+            if name not in used
+            and not ignored.fullmatch(name.removeprefix(self.prefix))
+            and not self._in_extra_layer(name)
         ]
         if extra:
             more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
@@ -88,6 +91,12 @@ class Entries:
                 f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
                 f" {self.described}, expected no other tensors"
             )
+
+    def _in_extra_layer(self, name: str) -> bool:
+        """Whether a tensor is of a layer behind the model's last one, which is not read."""
+        found, config = LAYER.match(name.removeprefix(self.prefix)), self.config
+        behind = int(found[1]) - config.layers if found else -1
+        return 0 <= behind < config.extra_layers
 
     def check_tied(self, start: int, stop: int) -> None:
         """Where a tied file holds both of the pair they must agree: readers differ on which one

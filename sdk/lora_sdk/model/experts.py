@@ -9,7 +9,7 @@ from lora_host import abi
 from lora_sdk.model import llama
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.source import Source, linear
-from lora_sdk.model.spec import ExpertConfig, ModelConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, SigmoidRouting
 
 PARTS = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 MIXTRAL_PARTS = {"gate": "w1", "up": "w3", "down": "w2"}
@@ -36,6 +36,22 @@ def read_experts(
         renormalize=renormalize,
         layers=frozenset(layers),
     )
+
+
+def read_sigmoid(fields: Fields, experts: ExpertConfig) -> ExpertConfig:
+    """`experts` with sigmoid routing, its groups and its factor. ModelError: experts that the
+    groups do not share evenly, groups of one, too few of them taken for the chosen experts."""
+    groups = fields.integer("n_group", 1, high=experts.count)
+    taken = fields.integer("topk_group", 1, high=groups)
+    each = experts.count // groups
+    if experts.count % groups or (groups > 1 and each < 2):
+        expected = f"a number of equal groups of two or more of {experts.count} experts"
+        raise fields.error("n_group", groups, expected)
+    if taken * each < experts.chosen:
+        expected = f"groups of {each} with {experts.chosen} experts or more together"
+        raise fields.error("topk_group", taken, expected)
+    factor = fields.number("routed_scaling_factor", 1.0)
+    return replace(experts, sigmoid=SigmoidRouting(groups, taken, factor))
 
 
 def read_shared(
@@ -66,7 +82,8 @@ def expert_sources(
     """LLaMA's sources, with a router and the matrices of each expert in `module` of the layers that
     have some; `parts`: the file's names of gate, up and down."""
     found, experts, d = llama.sources(config), config.experts, config.hidden
-    assert experts is not None
+    if experts is None:
+        return found
     for layer in sorted(experts.layers):
         lead, name = f"layers.{layer}.{module}", f"layer.{layer}"
         found[f"{name}.router"] = linear(f"{lead}.gate.weight", d, experts.count)

@@ -27,6 +27,7 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ("parallel residual", lambda c: c.residual != "sequential"),
     ("gated MLP", lambda c: c.gated),
     ("experts", lambda c: c.experts is not None),
+    ("sigmoid routing", lambda c: c.experts is not None and c.experts.sigmoid is not None),
     ("a shared expert", lambda c: c.experts is not None and c.experts.shared > 0),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),

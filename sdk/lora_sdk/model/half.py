@@ -33,6 +33,14 @@ def to_half(raw: NDArray[Any], kind: str, tensor: str) -> NDArray[np.float16]:
     return out
 
 
+def to_single(raw: NDArray[Any], kind: str, tensor: str) -> NDArray[np.float32]:
+    """`raw` as FP32, which is exact. ModelError naming `tensor`: NaN or infinity."""
+    found = widen(raw, kind).astype(np.float32)
+    if not np.isfinite(found).all():
+        raise _error(found, tensor)
+    return found
+
+
 def widen(raw: NDArray[Any], kind: str) -> NDArray[np.floating[Any]]:
     """Elements as a float type that NumPy knows; BF16 widens exactly to FP32."""
     if kind != "BF16":

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from lora_sdk.model.spec import Activation, ModelConfig, NormKind
+from lora_sdk.model.spec import Activation, ModelConfig, NormKind, SigmoidRouting
 
 Axis = Literal[
     "hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary",
@@ -158,12 +158,15 @@ class ExpertMatmul(Matmul):
 @dataclass(frozen=True, kw_only=True)
 class Route(Operation):
     """target = the `chosen` experts of the largest logits in source, and their weights, which add
-    up to 1 where `renormalize`."""
+    up to 1 where `renormalize`. With `sigmoid` they are as that says, by the FP32 vector `bias`
+    [experts] of the checkpoint."""
 
     source: Buffer
     target: Buffer
     chosen: int
     renormalize: bool
+    sigmoid: SigmoidRouting | None = None
+    bias: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

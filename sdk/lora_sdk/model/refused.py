@@ -74,7 +74,6 @@ _MISSING = {
     "falcon_mamba": "state-space layers",
     "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",
-    "glm4_moe": "a mixture of experts",
     "gpt_neo": "unscaled attention with local layers",
     "gpt_oss": "a mixture of experts and attention sinks",
     "idefics3": "image inputs",

@@ -18,8 +18,9 @@ Layout = Literal["io", "oi", "vector", "table"]
 class Source:
     """`tensor` is the file's name, without the model's prefix where it has that (`prefixed`),
     `file_shape` its whole shape; of several [output, input] one behind the other the outputs are
-    numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of
-    it, or, of a matrix or vector, the outputs that `order` names, in that order."""
+    numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of it, or, of a
+    matrix or vector, the outputs that `order` names, in that order. A vector that is `wide` is FP32
+    on boards, too."""
 
     tensor: str
     layout: Layout
@@ -28,6 +29,7 @@ class Source:
     count: int
     order: tuple[int, ...] | None = None
     prefixed: bool = True
+    wide: bool = False
 
     def full_name(self, prefix: str) -> str:
         """The file's name of the tensor."""

@@ -45,11 +45,22 @@ class RopeConfig:
 
 
 @dataclass(frozen=True)
+class SigmoidRouting:
+    """A choice by sigmoids of the logits plus a bias, and weights by the sigmoids alone, times
+    `factor`. The experts lie in `groups` of equal sizes, of which a row takes `taken`."""
+
+    groups: int = 1
+    taken: int = 1
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
 class ExpertConfig:
     """A mixture of experts in place of the MLP of `layers`: `count` experts with an inner size of
     `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
-    those of all experts do. `shared`: the inner size of an expert that every row takes in addition,
-    0 without one; `shared_gate`: its output is multiplied by a sigmoid."""
+    those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an
+    expert that every row takes in addition, 0 without one; `shared_gate`: its output is multiplied
+    by a sigmoid."""
 
     count: int
     chosen: int
@@ -58,6 +69,7 @@ class ExpertConfig:
     layers: frozenset[int]
     shared: int = 0
     shared_gate: bool = False
+    sigmoid: SigmoidRouting | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +91,10 @@ class ModelConfig:
     itself included, 0 for all; empty where every layer sees all. `local_rope`: rotary positions of
     `local_layers`, of the others `rope`. `one_plus`: RMSNorms multiply by 1 + gamma. The
     residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
-    `logit_cap` bound scores and logits softly, 0: not. `experts`: the layers that have some, and
-    which; `ffn` is the other layers' inner size. `quantization` is None if everything is
-    FP16.
+    `logit_cap` bound scores and logits softly, 0: not. `extra_layers`: how many layers behind the
+    last the files may have, which are not read (of multi-token prediction). `experts`: the layers
+    that have some, and which; `ffn` is the other layers' inner size. `quantization` is None if
+    everything is FP16.
     """
 
     architecture: str
@@ -129,6 +142,7 @@ class ModelConfig:
     stream_scale: float = 1.0
     score_cap: float = 0.0
     logit_cap: float = 0.0
+    extra_layers: int = 0
     experts: ExpertConfig | None = None
     bos: int | None = None
     eos: tuple[int, ...] = ()

@@ -264,6 +264,7 @@ class BoardFit:
             for matmul in share.block(config).matmuls
             if matmul.routes
         ]
+        routers += [one.bytes for one in self.tables.values() if one.spec.kind == "wide"]
         if routers and share.rank:
             found.append(Replica("routers", "every board chooses the experts", sum(routers)))
         if config.tied and share.vocabulary and not self._shares_tokens:

@@ -105,10 +105,10 @@ class MatrixSpec:
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
     slopes, columns' scales (followed by FP16 biases if `bias`; of experts a row each, with the
-    first one's `parts`), the order of a matrix's inputs."""
+    first one's `parts`), the order of a matrix's inputs, a vector in FP32 (`wide`)."""
 
     name: str
-    kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation"]
+    kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "wide"]
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
@@ -131,8 +131,8 @@ class TableSpec:
 
     @property
     def computed(self) -> bool:
-        """Whether loading computes it; otherwise it is a copy of one tensor."""
-        return self.kind in ("rope", "slopes", "scales", "permutation")
+        """Whether loading computes it; otherwise it is a copy of one tensor in FP16."""
+        return self.kind in ("rope", "slopes", "scales", "permutation", "wide")
 
 
 def padded(count: int) -> int:
@@ -265,6 +265,12 @@ def _norm_heads(at: _Context, norm: ops.NormHeads) -> Iterator[TableSpec]:
     yield TableSpec(norm.tensor, "norm", 1, (Part(norm.tensor, columns.start, columns.stop),))
 
 
+def _route(at: _Context, route: ops.Route) -> Iterator[TableSpec]:
+    if route.sigmoid is not None:
+        whole = (Part(route.bias, 0, ops.width(at.config, "experts")),)
+        yield TableSpec(route.bias, "wide", 1, whole, FP32_BYTES)
+
+
 def _none(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     return iter(())
 
@@ -278,14 +284,15 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
     ops.Attend: _attend,
+    ops.Route: _route,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated),
+         ops.CapLogits, ops.Argmax, ops.AddGated),
         _none,
     ),
 }  # fmt: skip
 PLACED = {"embedding": 0, "rope": 1, "slopes": 1, "bias": 2, "scales": 2, "permutation": 2,
-          "norm": 3}  # fmt: skip
+          "norm": 3, "wide": 3}  # fmt: skip
 """The order of kinds in the banks."""
 
 

@@ -15,7 +15,7 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.alibi import score_bias
 from lora_sdk.model.rope import rope_table
-from lora_sdk.model.spec import Activation, ModelConfig
+from lora_sdk.model.spec import Activation, ModelConfig, SigmoidRouting
 
 F32 = NDArray[np.float32]
 Soft = Callable[[F32, F32], F32]
@@ -230,12 +230,35 @@ class _Pass:
     def route(self, op: ops.Route) -> None:
         """The numbers of the chosen experts [T, chosen] and their weights, by ascending number."""
         logits = self.rows[op.source.name][0]
+        if op.sigmoid is not None:
+            chosen, taken = self._route_sigmoid(logits, op, op.sigmoid)
+            self.rows[op.target.name] = chosen.astype(np.float32), taken
+            return
         order = np.argsort(-logits, axis=1, kind="stable")[:, : op.chosen]
         chosen = np.sort(order, axis=1)
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         taken = np.take_along_axis(p, chosen, 1)
         total = (taken if op.renormalize else p).sum(axis=1, keepdims=True)
         self.rows[op.target.name] = chosen.astype(np.float32), taken / total
+
+    def _route_sigmoid(
+        self, logits: F32, op: ops.Route, how: SigmoidRouting
+    ) -> tuple[NDArray[np.intp], F32]:
+        """The numbers of the chosen experts and their weights, both [T, chosen]."""
+        bias = self.operations.vector(op.bias)
+        assert bias is not None
+        scores = np.float32(1) / (np.float32(1) + np.exp(-logits))
+        groups = (scores + bias).reshape(len(logits), how.groups, -1)
+        if how.groups > 1:
+            best = np.sort(groups, axis=2)[..., -2:].sum(axis=2)
+            left = np.argsort(-best, axis=1, kind="stable")[:, how.taken :]
+            np.put_along_axis(groups, left[..., None], np.float32(-np.inf), 1)
+        order = np.argsort(-groups.reshape(logits.shape), axis=1, kind="stable")
+        chosen = np.sort(order[:, : op.chosen], axis=1)
+        taken = np.take_along_axis(scores, chosen, 1)
+        if op.renormalize:
+            taken = taken / (taken.sum(axis=1, keepdims=True) + np.float32(1e-20))
+        return chosen, taken * np.float32(how.factor)
 
     def experts(self, op: ops.ExpertMatmul) -> None:
         """Rows by the matrices of their experts: [T, chosen*N] of each part, or a sum [T, N]."""

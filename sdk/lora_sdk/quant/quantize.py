@@ -231,8 +231,10 @@ def _layer_tensors(
     sources = family_of(config).sources(config)
     for name, vector in parameters.vectors.items():
         if not name.endswith(".bias"):
-            tensor = full_name(config, sources[name])
-            found[tensor] = half(tensor, vector)
+            source, own = sources[name], np.empty_like(vector)
+            own[source.outputs] = vector
+            tensor = full_name(config, source)
+            found[tensor] = own if source.wide else half(tensor, own)
     if result.attention is not None:
         query = full_name(config, sources[f"{lead}q"]).rsplit(".", 2)[0]
         for part in "qkv":
