@@ -20,6 +20,7 @@ _SIZES = {
     "lora_command": 64,
     "lora_matrix": 64,
     "lora_experts": 64,
+    "lora_recurrence": 64,
     "lora_chosen": 8,
     "lora_vector": 64,
     "lora_attention": 64,

@@ -54,6 +54,7 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     # exponentials, whose sum waits for each addition; then the choice, a pass for its maximum
     abi.VEC_ROUTE: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
     abi.VEC_ROUTE_CHOSEN: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
+    abi.VEC_GATE: VectorCost(1, lambda machine: machine.rest_cycles),
     abi.VEC_ADD_GATED: VectorCost(1, lambda machine: machine.rest_cycles),
 }
 

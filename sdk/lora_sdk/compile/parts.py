@@ -45,6 +45,10 @@ class Lowering:
         self._gathers = list(_gathers(plan, rank))
         self._gathered = 0
 
+    def kv_layer(self, layer: int) -> int:
+        """The first of a layer's planes in the board's cache."""
+        return sum(map(self.config.planes, range(self.stage.layers.start, layer)))
+
     # Addresses.
 
     def buffer(self, name: str) -> OnchipBuffer:

@@ -18,6 +18,7 @@ from lora_host import abi
 from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch, crc32
 from lora_sdk.loading.packing import pack_rows
+from lora_sdk.loading.recurrence import recurrence_table
 from lora_sdk.loading.quantized import (
     QuantizedWeights,
     ReadPart,
@@ -54,6 +55,10 @@ class Weights(QuantizedWeights, Protocol):
     """The part of lora_sdk.model.checkpoint.Checkpoint that loading uses."""
 
     def stored(self, name: str) -> Stored: ...
+    def vector(self, name: str) -> npt.NDArray[np.float16]: ...
+    def matrix(
+        self, name: str, start: int = 0, stop: int | None = None
+    ) -> npt.NDArray[np.float16]: ...
     def forget(self) -> None: ...
     def activation_scales(self) -> ActivationScales: ...
 
@@ -107,6 +112,8 @@ class Loader:
             for table in board.tables.values():
                 if table.spec.kind == "rope":
                     self._write_load(partial(self._load_rope, board, table))
+                if table.spec.kind == "recurrence":
+                    self._write_load(partial(self._load_recurrence, board, table))
             if "slopes" in board.tables:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
@@ -339,6 +346,12 @@ class Loader:
         heads = board.share.q_heads
         rows = slope_table(self._plan.config)[heads.start : heads.stop].reshape(1, -1)
         raw = pack_rows(rows, placed.spec.row_bytes).reshape(-1)
+        return [self._write(board, placed, raw)]
+
+    def _load_recurrence(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
+        """Writes the weights of a layer's recurrence."""
+        name = placed.spec.name.removesuffix(".table")
+        raw = recurrence_table(self._weights, self._plan.config, board.share, name)
         return [self._write(board, placed, raw)]
 
     def _note(self, written: list[Range]) -> None:

@@ -30,6 +30,7 @@ from lora_sdk.model.operations import (
     Operation,
     Output,
     PackSelected,
+    Recur,
     Rope,
     Route,
     ScaleLogits,
@@ -37,8 +38,8 @@ from lora_sdk.model.operations import (
     matmuls,
     width,
 )
-from lora_sdk.model.quantization import FP16, Quantization
-from lora_sdk.model.spec import ExpertConfig, ModelConfig
+from lora_sdk.model.quantization import FP16, Quantization, kv_of
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, Recurrence, RecurrentConfig
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,11 @@ def describe_stage(config: ModelConfig, layers: range, all_rows: bool = False) -
 
 def _last_selected(whole: Block) -> Block:
     """`whole` with the last layer on the selected rows alone, from where its K and V are stored:
-    nothing reads what it makes of the others. Their stream is packed after the last operation that
+    nothing reads what it makes of the others. A recurrence works on all rows, so its layer does. Their stream is packed after the last operation that
     may still send it, before the first that reads it."""
     layer = whole.layers[-1]
+    if any(isinstance(one, Recur) for one in layer):
+        return whole
     stored = 1 + next(at for at, one in enumerate(layer) if isinstance(one, StoreKv))
     behind = [replace(one, selected=True) for one in layer[stored:]]
     reads = next(at for at, one in enumerate(behind) if _reads(one, whole.stream))
@@ -160,6 +163,16 @@ EXPERT_UP = Buffer("expert_up", ("chosen_ffn", "chosen_ffn"))
 EXPERT_FFN = Buffer("expert_ffn", ("chosen_ffn",), gathered=True)
 SHARED_UP = Buffer("shared_up", ("shared_ffn", "shared_ffn"))
 SHARED_FFN = Buffer("shared_ffn", ("shared_ffn",), gathered=True)
+MIXED = Buffer("mixed", ("mixed",), gathered=True)
+MIX: Mapping[Recurrence, Buffer] = {
+    "short_conv": Buffer("mix", ("mixed_values", "mixed_values", "mixed")),
+    "gated_delta": Buffer(
+        "mix",
+        ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
+    ),
+}
+MIX_PARTS: Mapping[Recurrence, str] = {"short_conv": "bxc", "gated_delta": "qkvabz"}
+"""Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
 
@@ -225,6 +238,9 @@ class _Description:
             shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
             buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
                        EXPERT_UP, EXPERT_FFN, *shared, PACKED, HEAD]  # fmt: skip
+        if self.config.recurrent is not None:
+            self._check_recurrent(self.config.recurrent)
+            buffers += [MIX[self.config.recurrent.kind], MIXED]
         return Block(
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
@@ -232,6 +248,22 @@ class _Description:
             tuple(tuple(self._layer(layer)) for layer in range(self.config.layers)),
             tuple(self._after()),
         )
+
+    def _check_recurrent(self, recurrent: RecurrentConfig) -> None:
+        """Boards share heads: each KV head and each query head has its part."""
+        config = self.config
+        if kv_of(config).quantized:
+            raise ModelError("layers without attention with an INT8 KV cache; expected FP16: open"
+                             " the model with kv='fp16'")  # fmt: skip
+        if config.residual != "sequential":
+            raise ModelError("layers without attention with a parallel residual; expected sequential")
+        for count in (recurrent.values, recurrent.key_heads, recurrent.value_heads):
+            if count % config.kv_heads:
+                raise ModelError(f"{count} columns or heads of a layer without attention; expected"
+                                 f" a multiple of {config.kv_heads} KV heads")  # fmt: skip
+        if recurrent.values % config.heads:
+            raise ModelError(f"{recurrent.values} columns of a layer without attention; expected a"
+                             f" multiple of {config.heads} query heads")  # fmt: skip
 
     def _check_experts(self) -> None:
         """Experts are gated by SiLU, without biases, in layers one after the other. Routers are
@@ -314,8 +346,23 @@ class _Description:
             scale=scale,
         )
 
+    def _recurrence(self, layer: int, recurrent: RecurrentConfig) -> Iterator[Operation]:
+        lead, kind = f"layer.{layer}", recurrent.kind
+        mix = MIX[kind]
+        outputs = tuple(
+            Output(f"{lead}.mix.{part}", axis)
+            for part, axis in zip(MIX_PARTS[kind], mix.axes, strict=True)
+        )
+        yield self._matmul(f"{lead}.mix", INPUT, mix, outputs, False, layer)
+        yield Recur(layer=layer, name=f"{lead}.mix", source=mix, target=MIXED, kind=kind,
+                    eps=self.config.norm_eps)  # fmt: skip
+        yield self._plain(f"{lead}.mix.o", MIXED, BRANCH, False, layer)
+
     def _attention(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
+        if config.recurrent is not None and config.recurs(layer):
+            yield from self._recurrence(layer, config.recurrent)
+            return
         axes: tuple[tuple[str, Axis], ...] = (("q", "heads"), ("k", "kv_heads"), ("v", "kv_heads"))
         outputs = tuple(Output(f"{lead}.{name}", axis) for name, axis in axes)
         yield self._matmul(f"{lead}.qkv", INPUT, QKV, outputs, config.qkv_bias, layer)

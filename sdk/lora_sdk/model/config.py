@@ -21,6 +21,7 @@ from lora_sdk.model import (
     granite,
     granitemoe,
     granitemoeshared,
+    lfm2,
     llama,
     mixtral,
     mpt,
@@ -109,6 +110,7 @@ _FAMILIES: dict[str, Family] = {
     "granitemoe": granitemoe,
     "qwen2_moe": qwen2_moe,
     "granitemoeshared": granitemoeshared,
+    "lfm2": lfm2,
 }
 
 

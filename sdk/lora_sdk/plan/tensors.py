@@ -108,7 +108,9 @@ class TableSpec:
     first one's `parts`), the order of a matrix's inputs."""
 
     name: str
-    kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation"]
+    kind: Literal[
+        "bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "recurrence"
+    ]
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
@@ -132,7 +134,7 @@ class TableSpec:
     @property
     def computed(self) -> bool:
         """Whether loading computes it; otherwise it is a copy of one tensor."""
-        return self.kind in ("rope", "slopes", "scales", "permutation")
+        return self.kind in ("rope", "slopes", "scales", "permutation", "recurrence")
 
 
 def padded(count: int) -> int:
@@ -265,6 +267,26 @@ def _norm_heads(at: _Context, norm: ops.NormHeads) -> Iterator[TableSpec]:
     yield TableSpec(norm.tensor, "norm", 1, (Part(norm.tensor, columns.start, columns.stop),))
 
 
+def _recur(at: _Context, recur: ops.Recur) -> Iterator[TableSpec]:
+    """What lora_recurrence's table holds, as bytes."""
+    whole = (Part(recur.table, 0, recurrence_bytes(at.config, at.share)),)
+    yield TableSpec(recur.table, "recurrence", 1, whole, 1)
+
+
+def recurrence_bytes(config: ModelConfig, share: Share) -> int:
+    """Bytes of a board's table of a recurrence: a line of the convolution's weights for each of its
+    positions; A and dt_bias of the value heads; the norm's gamma."""
+    recurrent = config.recurrent
+    assert recurrent is not None
+    axes: tuple[ops.Axis, ...] = ("mixed_keys", "mixed_keys", "mixed_values")
+    columns = sum(len(axis_columns(config, share, axis)) for axis in axes)
+    size = recurrent.kernel * padded(columns * FP16_BYTES)
+    if recurrent.kind == "gated_delta":
+        size += 2 * padded(len(axis_columns(config, share, "mixed_heads")) * FP32_BYTES)
+        size += padded(recurrent.values // recurrent.value_heads * FP16_BYTES)
+    return size
+
+
 def _none(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     return iter(())
 
@@ -278,6 +300,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
     ops.Attend: _attend,
+    ops.Recur: _recur,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
          ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated),
@@ -285,7 +308,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ),
 }  # fmt: skip
 PLACED = {"embedding": 0, "rope": 1, "slopes": 1, "bias": 2, "scales": 2, "permutation": 2,
-          "norm": 3}  # fmt: skip
+          "norm": 3, "recurrence": 3}  # fmt: skip
 """The order of kinds in the banks."""
 
 
