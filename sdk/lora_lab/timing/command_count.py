@@ -21,6 +21,7 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
@@ -111,8 +112,8 @@ class _Counter:
             found += self.exchanges if exchanged else 0
         return found
 
-    def attend(self, attend: Attend) -> int:
-        """Of selected rows, q is packed."""
+    def attend(self, attend: Attend | GateHeads) -> int:
+        """Of selected rows, q or the gates are packed."""
         return 1 + attend.selected
 
     def store(self, store: StoreKv) -> int:
@@ -126,6 +127,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
     ExpertMatmul: _Counter.experts,
     StoreKv: _Counter.store,
     Attend: _Counter.attend,
+    GateHeads: _Counter.attend,
     **dict.fromkeys(
         (
             Embed,

@@ -42,6 +42,7 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
@@ -360,6 +361,9 @@ class _Builder:
             macs=costs.attention_macs(config.head_dim, heads, step.visible),
         )
 
+    def gate_heads(self, gate: GateHeads) -> None:
+        self._by_columns("gate heads", abi.VEC_GATE, self.heads * self.config.head_dim)
+
     def recur(self, recur: Recur) -> None:
         """Modelled as the moves of what positions keep: those that a row reads, and the state."""
         config = self.config
@@ -463,6 +467,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     ExpertMatmul: _Builder.experts,
     AddGated: _Builder.add_gated,
     Recur: _Builder.recur,
+    GateHeads: _Builder.gate_heads,
 }
 
 

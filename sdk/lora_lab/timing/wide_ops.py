@@ -38,6 +38,7 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
@@ -289,6 +290,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     ExpertMatmul: _Builder.refuse,
     AddGated: _Builder.refuse,
     Recur: _Builder.refuse,
+    GateHeads: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
     ),

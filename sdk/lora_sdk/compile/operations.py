@@ -266,6 +266,27 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
     )
 
 
+def _gate_heads(part: Lowering, after: Event | None, gate: ops.GateHeads) -> Event | None:
+    share, target = part.board.share, part.own(gate.target)
+    columns = len(share.q_heads) * part.config.head_dim
+    source = part.own(gate.source)
+    before = columns + 2 * len(share.kv_heads) * part.config.head_dim
+    gates = OnchipBuffer(source.offset + before * FP16_BYTES, source.stride)
+    if gate.selected:
+        after = part.pack(after, "pack gates", gates, gates, columns * FP16_BYTES)
+    return part.builder.emit(
+        Vector,
+        after,
+        what="gate heads",
+        flags=part.flags(gate),
+        op=abi.VEC_GATE,
+        columns=columns,
+        **part.address("x", target),
+        **part.address("y", target),
+        **part.address("z", gates),
+    )
+
+
 def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | None:
     config, recurrent, share = part.config, part.config.recurrent, part.board.share
     assert recur.layer is not None and recurrent is not None
@@ -454,6 +475,7 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
     ops.Recur: _recur,
+    ops.GateHeads: _gate_heads,
     ops.Activate: _activate,
     ops.AddResidual: _add_residual,
     ops.PackSelected: _pack,

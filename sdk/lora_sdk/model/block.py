@@ -24,6 +24,7 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
@@ -195,6 +196,11 @@ class _Description:
         return Buffer("up", ("ffn", "ffn") if self.config.gated else ("ffn",))
 
     @property
+    def qkv(self) -> Buffer:
+        """q, k and v side by side and, where attention's output has one, its gate."""
+        return replace(QKV, axes=(*QKV.axes, "heads")) if self.config.output_gate else QKV
+
+    @property
     def router(self) -> Buffer:
         """The router's logits and, where there is one, the shared expert's gate."""
         experts = self.config.experts
@@ -231,12 +237,12 @@ class _Description:
             raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
                              " expected neither")  # fmt: skip
         self._check_experts()
-        buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
+        buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
         if self.config.experts is not None:
             dense = len(self.config.experts.layers) < self.config.layers
             mlp = [self.up, FFN] if dense else []
             shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
-            buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
+            buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
                        EXPERT_UP, EXPERT_FFN, *shared, PACKED, HEAD]  # fmt: skip
         if self.config.recurrent is not None:
             self._check_recurrent(self.config.recurrent)
@@ -363,22 +369,27 @@ class _Description:
         if config.recurrent is not None and config.recurs(layer):
             yield from self._recurrence(layer, config.recurrent)
             return
-        axes: tuple[tuple[str, Axis], ...] = (("q", "heads"), ("k", "kv_heads"), ("v", "kv_heads"))
-        outputs = tuple(Output(f"{lead}.{name}", axis) for name, axis in axes)
-        yield self._matmul(f"{lead}.qkv", INPUT, QKV, outputs, config.qkv_bias, layer)
+        qkv = self.qkv
+        outputs = tuple(
+            Output(f"{lead}.{name}", axis)
+            for name, axis in zip(("q", "k", "v", "q_gate"), qkv.axes, strict=False)
+        )
+        yield self._matmul(f"{lead}.qkv", INPUT, qkv, outputs, config.qkv_bias, layer)
         yield from self._norm_heads(layer)
         if config.rope is not None and layer not in config.unrotated:
             table = "rope_local" if layer in config.local_layers else "rope"
-            yield Rope(layer=layer, target=QKV, table=table)
-        yield StoreKv(layer=layer, source=QKV)
+            yield Rope(layer=layer, target=qkv, table=table)
+        yield StoreKv(layer=layer, source=qkv)
         yield Attend(
             layer=layer,
-            source=QKV,
+            source=qkv,
             target=ATTENTION,
             window=config.window(layer),
             slopes=config.alibi is not None,
             cap=config.score_cap,
         )
+        if config.output_gate:
+            yield GateHeads(layer=layer, source=qkv, target=ATTENTION)
         yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
 
     def _norm_heads(self, layer: int) -> Iterator[NormHeads]:
@@ -387,7 +398,7 @@ class _Description:
         for part in parts if self.config.head_norms != "none" else ():
             name = f"layer.{layer}.{part}_norm"
             yield NormHeads(
-                layer=layer, name=name, target=QKV, part=part, whole=whole,
+                layer=layer, name=name, target=self.qkv, part=part, whole=whole,
                 one_plus=self.config.one_plus,
             )  # fmt: skip
 

@@ -228,6 +228,14 @@ class Attend(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GateHeads(Operation):
+    """target = FP16(target*sigmoid(gate)), the gate the last columns of source."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recur(Operation):
     """target = what the layer's recurrence makes of source, which the cache keeps with the position.
     The last columns of source are the gate of the target's."""
@@ -298,7 +306,7 @@ class Argmax(Operation):
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
     PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
-    AddGated, Recur,
+    AddGated, Recur, GateHeads,
 )  # fmt: skip
 Row = TypeVar("Row")
 

@@ -114,7 +114,8 @@ class ModelConfig:
     residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
     `logit_cap` bound scores and logits softly, 0: not. `experts`: the layers that have some, and
     which; `ffn` is the other layers' inner size. `recurrent`: the layers that have no attention,
-    and what they have. `quantization` is None if everything is
+    and what they have. `output_gate`: attention's output is multiplied by a sigmoid, of a gate
+    beside q. `quantization` is None if everything is
     FP16.
     """
 
@@ -165,6 +166,7 @@ class ModelConfig:
     logit_cap: float = 0.0
     experts: ExpertConfig | None = None
     recurrent: RecurrentConfig | None = None
+    output_gate: bool = False
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None

@@ -109,6 +109,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.AddResidual: (1, 0),
     ops.AddGated: (1, 0),
     ops.Recur: (1, 0),
+    ops.GateHeads: (2, 0),  # gates packed
     ops.PackSelected: (1, 0),
     ops.ScaleLogits: (1, 0),
     ops.CapLogits: (1, 0),

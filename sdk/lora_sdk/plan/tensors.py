@@ -303,7 +303,8 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Recur: _recur,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated),
+         ops.CapLogits, ops.Argmax, ops.Route, ops.AddGated,
+         ops.GateHeads),
         _none,
     ),
 }  # fmt: skip
