@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from lora_sdk.adapters.weights import Target
 from tests.family_tensors import FAMILY_SHAPES
+from tests.hybrid_configs import HYBRID_KINDS, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
@@ -37,12 +38,21 @@ class Folder:
     drop: Sequence[str] = ()  # substrings of the names of omitted tensors
 
 
+ADAPTED = r"\.\d+\.(self_attn|conv|linear_attn|feed_forward|mlp\.(shared_expert\.|\w+_proj))"
+"""Of models with recurrences: all linears but routers and experts that rows choose."""
+
+
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
     kind = config["model_type"]
     if kind in MOE_KINDS:  # neither of experts that rows choose nor of routers
         for tensor, shape in moe_shapes(dict(config)):
             if len(shape) == 2 and re.search(r"\.(self_attn|shared_expert|shared_mlp)\.", tensor):
+                yield tensor.removesuffix(".weight"), shape[1], shape[0]
+        return
+    if kind in HYBRID_KINDS:
+        for tensor, shape in hybrid_shapes(dict(config)):
+            if len(shape) == 2 and re.search(ADAPTED, tensor):
                 yield tensor.removesuffix(".weight"), shape[1], shape[0]
         return
     if kind in FAMILY_SHAPES:
