@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from lora_sdk.adapters.weights import Target
 from tests.family_tensors import FAMILY_SHAPES
-from tests.hybrid_configs import HYBRID_KINDS, hybrid_shapes
+from tests.hybrid_configs import HYBRID_KINDS, canonical_rows, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
@@ -160,7 +160,10 @@ def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]
         alpha = config.get("alpha_pattern", {}).get(last, config["lora_alpha"])
         scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
         layer = next(part for part in module.split(".") if part.isdigit())
-        if last == "c_attn":
+        if model.config["model_type"] in HYBRID_KINDS:
+            for own, rows in canonical_rows(dict(model.config), module, outputs).items():
+                found[f"layer.{layer}.{own}"] = (a, b[rows], scale)
+        elif last == "c_attn":
             for index, letter in enumerate("qkv"):
                 rows = slice(index * outputs // 3, (index + 1) * outputs // 3)
                 found[f"layer.{layer}.{letter}"] = (a, b[rows], scale)

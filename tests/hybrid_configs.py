@@ -155,3 +155,51 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
 def _gated(lead: str, d: int, ffn: int) -> Shapes:
     for name, shape in (("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn))):
         yield f"{lead}.{name}_proj.weight", shape
+
+
+def canonical_rows(c: dict[str, Any], module: str, outputs: int) -> dict[str, list[int]]:
+    """Canonical name within its layer -> the module's outputs that it has, in its order."""
+    last, every = module.rpartition(".")[2], list(range(outputs))
+    if last == "in_proj":
+        return {f"mix.{part}": every[i * outputs // 3 :][: outputs // 3]
+                for i, part in enumerate("bcx")}  # fmt: skip
+    if last == "out_proj" and "self_attn" not in module:
+        return {"mix.o": every}
+    if last.startswith("in_proj_"):
+        return _delta_rows(c, last, every)
+    if last in ("q_proj", "k_proj") and c["model_type"] != "lfm2":
+        size, order = c["head_dim"], _rotated(c)
+        step = 2 * size if last == "q_proj" else size
+        heads = range(0, outputs, step)
+        found = {last[0]: [head + column for head in heads for column in order]}
+        if last == "q_proj":
+            found["q_gate"] = [head + size + column for head in heads for column in range(size)]
+        return found
+    names = {"out_proj": "o", "w1": "gate", "w3": "up", "w2": "down"}
+    own = names.get(last, last.removesuffix("_proj"))
+    return {f"shared.{own}" if ".shared_expert." in module else own: every}
+
+
+def _rotated(c: dict[str, Any]) -> list[int]:
+    """A head's columns as boards rotate them: the pairs first in each half."""
+    size = c["head_dim"]
+    width = int(size * c["rope_parameters"]["partial_rotary_factor"])
+    half, rest = width // 2, (size - width) // 2
+    first = [*range(half), *range(width, width + rest)]
+    return first + [*range(half, width), *range(width + rest, size)]
+
+
+def _delta_rows(c: dict[str, Any], last: str, every: list[int]) -> dict[str, list[int]]:
+    parts = last.removeprefix("in_proj_")
+    group = c["linear_num_value_heads"] // c["linear_num_key_heads"]
+    sizes = {"q": c["linear_key_head_dim"], "k": c["linear_key_head_dim"], "a": group, "b": group,
+             "v": group * c["linear_value_head_dim"], "z": group * c["linear_value_head_dim"]}  # fmt: skip
+    heads, found, first = c["linear_num_key_heads"], {}, 0
+    fused = c["model_type"] == "qwen3_next"  # of each key head all parts, else part after part
+    for part in parts:
+        size = sizes[part]
+        step = sum(sizes[one] for one in parts) if fused else size
+        found[f"mix.{part}"] = [every[first + head * step + i] for head in range(heads)
+                                for i in range(size)]  # fmt: skip
+        first += size if fused else size * heads
+    return found
