@@ -293,9 +293,10 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
     table, columns = part.board.tables[recur.table], part.columns(recur.target)
     held = axis_columns(config, share, "mixed_values")
     heads = max(1, recurrent.value_heads // config.kv_heads)
+    assert after is not None and after.unit == Recurrence.UNIT  # its matmul, on the same unit
     return part.builder.emit(
         Recurrence,
-        after,
+        part.committed,
         what=f"recurrence {recur.kind}",
         form=RECURRENCES[recur.kind],
         kernel=recurrent.kernel,

@@ -37,6 +37,7 @@ class Lowering:
         self.block = self.board.share.block(config)
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
+        self.committed: Event | None = None  # the KV_COMMIT of the layer's planes
         self.alone = plan.stage_boards == 1
         self.queries_last = plan.overlay.channels > 0 and kv_of(config).static
         """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
@@ -47,7 +48,7 @@ class Lowering:
 
     def kv_layer(self, layer: int) -> int:
         """The first of a layer's planes in the board's cache."""
-        return sum(map(self.config.planes, range(self.stage.layers.start, layer)))
+        return len(self.config.planes_of(range(self.stage.layers.start, layer)))
 
     # Addresses.
 

@@ -187,6 +187,16 @@ class ModelConfig:
             return 1
         return self.position_planes + self.state_planes
 
+    def planes_of(self, layers: range) -> range:
+        """The planes of consecutive layers among those of all."""
+        first = sum(map(self.planes, range(layers.start)))
+        return range(first, first + sum(map(self.planes, layers)))
+
+    @property
+    def all_planes(self) -> int:
+        """Planes of all layers."""
+        return len(self.planes_of(range(self.layers)))
+
     @property
     def position_planes(self) -> int:
         """Planes of a recurrent layer for what it keeps of each position."""
