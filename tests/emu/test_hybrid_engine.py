@@ -15,6 +15,7 @@ from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.step.tree_shape import TreeShape
 from tests.few_pages import few_pages
+from tests.recovery_rig import inject
 from tests.variants import variant, write_checkpoint
 
 NAMES = ("lfm2", "qwen3_5", "qwen3_next_mixed")
@@ -77,7 +78,7 @@ def test_preemption(
     with Engine(folder_of(name), max_sequences=4, threads=1) as engine:
         few_pages(engine, 9)
         assert texts(engine, GREEDY) == plain(name)[0]
-        assert engine.kv_use.preemptions
+        assert engine.kv_use.preempted
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,11 +111,16 @@ def test_a_board_that_is_lost_and_recovered(
     name: str, folder_of: Callable[[str], Path], plain: Callable[[str], list[Texts]]
 ) -> None:
     with Engine(folder_of(name), boards=2, max_sequences=4, threads=1) as engine:
-        stream = engine.generate_stream(PROMPTS[0], GREEDY)
-        first = [next(stream) for _ in range(9)]
-        engine._loaded.cluster.inject(1, abi.FAULT_FIRMWARE_DEAD)
-        found = [token for delta in (*first, *stream) for token in delta.token_ids]
-        assert found == list(plain(name)[0][0][0].token_ids)  # type: ignore[attr-defined]
+        seen: list[object] = []
+
+        def fail(delta: object) -> None:
+            seen.append(delta)
+            if len(seen) in (1, 11, 29):
+                inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)
+
+        found = engine.generate(PROMPTS[0], GREEDY, on_delta=fail)
+        assert isinstance(found, Result) and len(engine.recoveries) == 3
+        assert tuple(found.outputs) == plain(name)[0][0]
 
 
 def test_what_has_no_state_is_refused(folder_of: Callable[[str], Path]) -> None:
