@@ -185,15 +185,15 @@ def _rotated(c: dict[str, Any]) -> list[int]:
     size = c["head_dim"]
     width = int(size * c["rope_parameters"]["partial_rotary_factor"])
     half, rest = width // 2, (size - width) // 2
-    first = [*range(half), *range(width, width + rest)]
-    return first + [*range(half, width), *range(width + rest, size)]
+    return [*range(half), *range(width, width + rest), *range(half, width),
+            *range(width + rest, size)]  # fmt: skip
 
 
 def _delta_rows(c: dict[str, Any], last: str, every: list[int]) -> dict[str, list[int]]:
     parts = last.removeprefix("in_proj_")
     group = c["linear_num_value_heads"] // c["linear_num_key_heads"]
-    sizes = {"q": c["linear_key_head_dim"], "k": c["linear_key_head_dim"], "a": group, "b": group,
-             "v": group * c["linear_value_head_dim"], "z": group * c["linear_value_head_dim"]}  # fmt: skip
+    keys, values = c["linear_key_head_dim"], group * c["linear_value_head_dim"]
+    sizes = {"q": keys, "k": keys, "v": values, "z": values, "a": group, "b": group}
     heads, found, first = c["linear_num_key_heads"], {}, 0
     fused = c["model_type"] == "qwen3_next"  # of each key head all parts, else part after part
     for part in parts:

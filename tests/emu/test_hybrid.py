@@ -3,23 +3,15 @@ batches, forks and trees; texts of engines that share, preempt and draft; mistak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from lora_host.emu import recurrence
-from lora_host.errors import CommandError, ModelError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.compile.isa import Command, Recurrence, encode
-from lora_sdk.compile.lower import lower
 from lora_sdk.kv.kv_op import KvOp
-from lora_sdk.model.block import describe
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.opening.options import EngineOptions
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.step.rows import Row
 from tests.adapter_folders import Folder, read_factors, write_adapter

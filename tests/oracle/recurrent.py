@@ -1,5 +1,5 @@
-"""What stands in attention's place, from the number rules alone (docs/numbers.md, 3.17 and 3.18): of
-a whole text, position after position."""
+"""What stands in attention's place, from the number rules alone (docs/numbers.md, 3.17 and 3.18):
+of a whole text, position after position."""
 
 from __future__ import annotations
 

@@ -250,7 +250,13 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
 def test_every_kind_of_operation_is_computed() -> None:
     from lora_prefill.exact.operations import STEPS
 
-    refused = {ops.Route, ops.ExpertMatmul, ops.AddGated, ops.Recur, ops.GateHeads}  # when the engine opens
+    refused = {
+        ops.Route,
+        ops.ExpertMatmul,
+        ops.AddGated,
+        ops.Recur,
+        ops.GateHeads,
+    }  # when the engine opens
     assert set(STEPS) == set(ops.KINDS) - refused
 
 

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LORA_ABI_NUMBER 3
+#define LORA_ABI_NUMBER 4
 
 /* --- arithmetic constants (docs/numbers.md, 2.1) ---------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
@@ -79,9 +79,9 @@
 #define LORA_MAX_SEQUENCES 64
 #define LORA_MAX_KV_OPS 512
 #define LORA_MAX_TAPS 8
-#define LORA_MAX_EXPERTS 1024 /* of a layer */
-#define LORA_MAX_CHOSEN 32    /* of them, by a row */
-#define LORA_MAX_CONVOLUTION 8        /* positions of a recurrence's convolution */
+#define LORA_MAX_EXPERTS 1024          /* of a layer */
+#define LORA_MAX_CHOSEN 32             /* of them, by a row */
+#define LORA_MAX_CONVOLUTION 8         /* positions of a recurrence's convolution */
 #define LORA_MAX_RECURRENT_COLUMNS 512 /* of a head of a gated delta rule */
 #define LORA_PORTS 2
 #define LORA_NO_PORT 255
@@ -566,16 +566,15 @@ enum lora_recurrence_form {
  * another, each of all local KV heads in order:
  *   SHORT_CONV   B, x [value_heads*value_columns]
  *   GATED_DELTA  q, k [key_heads*key_columns], v [value_heads*value_columns], a, b [value_heads]
- * then, of the board's own columns y_first .. y_first + y_columns - 1 of the local KV heads' values,
- * C or z. y has these columns.
- * Of a position the layer keeps, for each KV head, B*x, or q, k, v, a, b: column c is value
- * c mod head_dim of block c / head_dim of the position; block i is K (i even) or V of plane
- * kv_layer + i / 2. The state behind the last position of a full page (GATED_DELTA), FP32
- * [value_heads][key_columns][value_columns] of each KV head, fills the blocks of the planes behind
- * those of the positions in the same order, byte by byte.
- * The table, each row in whole lines: FP16 [kernel] weights of the convolution over the columns of
- * x's parts (SHORT_CONV: of the last part; GATED_DELTA: of q, k, v); GATED_DELTA: FP32
- * A [value heads], dt_bias [value heads], FP16 gamma [value_columns]. */
+ * then, of the board's own columns y_first .. y_first + y_columns - 1 of the local KV heads'
+ * values, C or z. y has these columns. Of a position the layer keeps, for each KV head, B*x, or q,
+ * k, v, a, b: column c is value c mod head_dim of block c / head_dim of the position; block i is K
+ * (i even) or V of plane kv_layer + i / 2. The state behind the last position of a full page
+ * (GATED_DELTA), FP32 [value_heads][key_columns][value_columns] of each KV head, fills the blocks
+ * of the planes behind those of the positions in the same order, byte by byte. The table, each row
+ * in whole lines: FP16 [kernel] weights of the convolution over the columns of x's parts
+ * (SHORT_CONV: of the last part; GATED_DELTA: of q, k, v); GATED_DELTA: FP32 A [value heads],
+ * dt_bias [value heads], FP16 gamma [value_columns]. */
 struct lora_recurrence {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;

@@ -27,8 +27,8 @@ static inline uint32_t recurrence_inputs(const struct lora_recurrence *c) {
 }
 
 /* FP32 values of the state of a KV head. */
-static inline uint64_t recurrence_state(const struct lora_recurrence *c) {
-    return (uint64_t)c->key_columns * recurrence_values(c);
+static inline uint32_t recurrence_state(const struct lora_recurrence *c) {
+    return c->key_columns * recurrence_values(c);
 }
 
 /* Planes of positions, and these and those of the state. */
@@ -40,9 +40,8 @@ static inline uint32_t recurrence_position_planes(const struct lora_list *list,
 
 static inline uint32_t recurrence_planes(const struct lora_list *list,
                                          const struct lora_recurrence *c) {
-    uint64_t each = 2ull * LORA_TILE_POSITIONS * list->head_dim * 2;
-    return recurrence_position_planes(list, c) +
-           (uint32_t)((recurrence_state(c) * 4 + each - 1) / each);
+    uint32_t each = LORA_TILE_POSITIONS * (uint32_t)list->head_dim; /* FP32 values in a plane */
+    return recurrence_position_planes(list, c) + (recurrence_state(c) + each - 1) / each;
 }
 
 struct recurrence_table { /* byte offsets in it */

@@ -48,8 +48,7 @@ static void geglu(const struct piece *p) {
 }
 
 static void gate(const struct piece *p) {
-    for (uint32_t i = 0; i < p->count; i++)
-        p->x[i] = p->x[i] * (1.0f / (1.0f + exp32(-p->z[i])));
+    for (uint32_t i = 0; i < p->count; i++) p->x[i] = p->x[i] * (1.0f / (1.0f + exp32(-p->z[i])));
 }
 
 struct operation {

@@ -35,7 +35,7 @@ static uint64_t state_floats(const struct delta *d) {
 
 /* ln of a normal number from 1 on: docs/numbers.md, 4.3. */
 static double ln(double x) {
-    int exponent;
+    int exponent = 0;
     double m = frexp(x, &exponent);
     if (m < lora_sqrt_half) {
         m = 2.0 * m;
@@ -186,8 +186,7 @@ static int prepare(const struct delta *d, const struct visible *seen, uint32_t p
 }
 
 /* d->state, which is that before position `first`, becomes that before `end`. */
-static int replay(const struct delta *d, const struct visible *seen, uint32_t first,
-                  uint32_t end) {
+static int replay(const struct delta *d, const struct visible *seen, uint32_t first, uint32_t end) {
     int status = load_before(d, seen, first);
     for (uint32_t p = first; p < end && status == LORA_OK; p++) {
         status = prepare(d, seen, p);
@@ -284,8 +283,7 @@ static int reach(const struct delta *d, const struct lora_row *row, const struct
     return replay(d, seen, seen->committed, seen->committed + seen->depth - 1);
 }
 
-static int run_row(struct lora_job *job, const struct delta *d, uint32_t index,
-                   struct walk *walk) {
+static int run_row(struct lora_job *job, const struct delta *d, uint32_t index, struct walk *walk) {
     const struct lora_row *row = call_row(job->call, index);
     struct visible seen;
     int status = lora_visible_find(job->call, row, &seen);
@@ -306,16 +304,17 @@ static int run_row(struct lora_job *job, const struct delta *d, uint32_t index,
 static void widen_taps(const struct delta *d, const uint8_t *table, uint32_t row_bytes) {
     const uint32_t heads = d->call->list->kv_heads;
     const uint32_t keys = (uint32_t)d->c->key_heads * d->keys, values = recurrence_values(d->c);
-    const uint32_t firsts[3] = {
-        keys * d->kept.head + d->key * d->keys,
-        keys * heads + keys * d->kept.head + d->key * d->keys,
-        2 * keys * heads + values * d->kept.head + d->key * d->group * d->values};
+    const uint32_t firsts[3] = {keys * d->kept.head + d->key * d->keys,
+                                keys * heads + keys * d->kept.head + d->key * d->keys,
+                                2 * keys * heads + values * d->kept.head +
+                                    d->key * d->group * d->values};
     const uint32_t counts[3] = {d->keys, d->keys, d->group * d->values};
     for (uint32_t t = 0; t < d->c->kernel; t++) {
         const uint16_t *row = (const uint16_t *)(const void *)(table + (size_t)t * row_bytes);
         float *to = d->taps + (size_t)t * d->columns;
         for (uint32_t part = 0; part < 3; part++)
-            for (uint32_t i = 0; i < counts[part]; i++) *to++ = half_to_float(row[firsts[part] + i]);
+            for (uint32_t i = 0; i < counts[part]; i++)
+                *to++ = half_to_float(row[firsts[part] + i]);
     }
 }
 

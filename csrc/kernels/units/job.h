@@ -79,7 +79,7 @@ struct recurrence_job {
     const struct lora_recurrence *command;
     struct rows x, y;
     const uint8_t *table;
-    float *memory; /* of all threads */
+    float *memory;   /* of all threads */
     uint64_t floats; /* of one */
 };
 

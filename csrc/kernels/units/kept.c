@@ -27,8 +27,8 @@ static struct part part_at(const struct kept *kept, struct kept_position at, uin
     return part;
 }
 
-int lora_kept_read(const struct kept *kept, struct kept_position at, uint32_t first,
-                   uint32_t count, float *values) {
+int lora_kept_read(const struct kept *kept, struct kept_position at, uint32_t first, uint32_t count,
+                   float *values) {
     for (uint32_t done = 0; done < count;) {
         struct part part = part_at(kept, at, first + done, count - done);
         if (!part.values) return LORA_ERR_ADDRESS;
@@ -54,7 +54,7 @@ int lora_kept_state(const struct kept *kept, uint32_t page, uint64_t first, uint
                     float *values, bool store) {
     const struct lora_list *list = kept->call->list;
     uint32_t plane = kept->command->kv_layer + recurrence_position_planes(list, kept->command);
-    uint64_t size = TILE * list->head_dim / 2; /* of a block */
+    uint64_t size = TILE / 2 * (uint64_t)list->head_dim; /* of a block */
     for (uint64_t done = 0, part; done < count; done += part) {
         uint64_t block = (first + done) / size, inside = (first + done) % size;
         part = size - inside < count - done ? size - inside : count - done;

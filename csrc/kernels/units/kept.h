@@ -30,8 +30,8 @@ static inline struct kept_position kept_at(const struct visible *seen, uint32_t 
 }
 
 /* Columns first .. first + count - 1 of a position, as FP32, or from FP16. An enum lora_status. */
-int lora_kept_read(const struct kept *kept, struct kept_position at, uint32_t first,
-                   uint32_t count, float *values);
+int lora_kept_read(const struct kept *kept, struct kept_position at, uint32_t first, uint32_t count,
+                   float *values);
 int lora_kept_write(const struct kept *kept, struct kept_position at, uint32_t first,
                     uint32_t count, const uint16_t *values);
 

@@ -23,8 +23,8 @@ static int keep(struct lora_job *job, const struct kept *kept, uint32_t row, str
                            w->product);
 }
 
-static int convolve(const struct lora_job *job, const struct kept *kept,
-                    const struct visible *seen, struct columns *w) {
+static int convolve(const struct lora_job *job, const struct kept *kept, const struct visible *seen,
+                    struct columns *w) {
     const struct lora_recurrence *c = kept->command;
     struct recurrence_table table = recurrence_table(job->call->list, c);
     uint32_t seen_positions = seen->committed + seen->depth;
@@ -55,8 +55,8 @@ static void finish(struct lora_job *job, uint32_t row, uint32_t head, const stru
     for (uint32_t i = first; i < stop; i++)
         w->sum[i - base] = half_to_float(gate[i - c->y_first]) * w->sum[i - base];
     uint16_t *y = half_row(job->recurrence.y, row) + (first - c->y_first);
-    job_count_nonfinite(job, row, job->variant->floats_to_halves(w->sum + (first - base),
-                                                                 stop - first, y));
+    job_count_nonfinite(job, row,
+                        job->variant->floats_to_halves(w->sum + (first - base), stop - first, y));
 }
 
 /* A KV head's columns of all rows, each after those that it may see. */

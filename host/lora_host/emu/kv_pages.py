@@ -87,9 +87,7 @@ def _block_bytes(call: UnitCall) -> int:
     return padded(values) + (2 * TILE if header.kv_type == abi.KV_INT8_HEADS else 0)
 
 
-def kv_block(
-    call: UnitCall, page: int, head: int, values: bool, plane: int = 0
-) -> NDArray[Any]:
+def kv_block(call: UnitCall, page: int, head: int, values: bool, plane: int = 0) -> NDArray[Any]:
     """One block as it is stored, FP16 or INT8: K as [head_dim, 32], V as [32, head_dim]."""
     header = call.list
     bank, offset = _block_location(call, page, head, values, plane)

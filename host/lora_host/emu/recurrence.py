@@ -1,5 +1,5 @@
-"""Recurrences in attention's place (docs/numbers.md, 3.17 to 3.19), from the beginning of a row's text
-each time: the states that pages hold are not read."""
+"""Recurrences in the place of attention (docs/numbers.md, 3.17 to 3.19), from the beginning of a
+row's text each time: the states that pages hold are not read."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ class _Layer:
         """The last position's values of a KV head, without the gate."""
         taps = self._of_head(self.taps, head, self._convolved_parts)
         if self.short:
-            return self._convolve(kept[-len(taps) :], taps)[-1]
+            mixed: F32 = self._convolve(kept[-len(taps) :], taps)[-1]
+            return mixed
         return self._delta(head, kept, taps)
 
     @property

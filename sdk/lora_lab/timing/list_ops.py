@@ -177,9 +177,7 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
         return command.columns, *widths, command.span
     if isinstance(command, isa.Recurrence):
         return (command.form,)  # a model has recurrences of one form
-    return tuple(
-        getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes", "layers")
-    )
+    return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes", "layers"))
 
 
 def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""A board's table of a layer's recurrence (abi.h, struct lora_recurrence): the convolution's weights,
-and of the gated delta rule what else is not a matmul's."""
+"""A board's table of a layer's recurrence (abi.h, struct lora_recurrence): the convolution's
+weights, and of the gated delta rule what else is not a matmul's."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from lora_host import abi
 from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch, crc32
 from lora_sdk.loading.packing import pack_rows
-from lora_sdk.loading.recurrence import recurrence_table
 from lora_sdk.loading.quantized import (
     QuantizedWeights,
     ReadPart,
@@ -27,6 +26,7 @@ from lora_sdk.loading.quantized import (
     scale_table,
     tile_parts,
 )
+from lora_sdk.loading.recurrence import recurrence_table
 from lora_sdk.model.alibi import slope_table
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.quantization import ActivationScales

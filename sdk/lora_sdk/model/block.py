@@ -122,8 +122,9 @@ def describe_stage(config: ModelConfig, layers: range, all_rows: bool = False) -
 
 def _last_selected(whole: Block) -> Block:
     """`whole` with the last layer on the selected rows alone, from where its K and V are stored:
-    nothing reads what it makes of the others. A recurrence works on all rows, so its layer does. Their stream is packed after the last operation that
-    may still send it, before the first that reads it."""
+    nothing reads what it makes of the others. A recurrence works on all rows, and so does its
+    layer. The stream is packed after the last operation that may still send it, before the first
+    that reads it."""
     layer = whole.layers[-1]
     if any(isinstance(one, Recur) for one in layer):
         return whole
@@ -262,7 +263,9 @@ class _Description:
             raise ModelError("layers without attention with an INT8 KV cache; expected FP16: open"
                              " the model with kv='fp16'")  # fmt: skip
         if config.residual != "sequential":
-            raise ModelError("layers without attention with a parallel residual; expected sequential")
+            raise ModelError(
+                "layers without attention with a parallel residual; expected sequential"
+            )
         for count in (recurrent.values, recurrent.key_heads, recurrent.value_heads):
             if count % config.kv_heads:
                 raise ModelError(f"{count} columns or heads of a layer without attention; expected"

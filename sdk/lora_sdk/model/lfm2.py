@@ -57,7 +57,9 @@ def _convolutions(fields: Fields, layers: int) -> frozenset[int]:
     if attention is not None and not known:
         raise fields.error("full_attn_idxs", attention, "a list of layers")
     if fields.raw("layer_types")[1] is None:
-        return frozenset(range(layers)) - frozenset(range(layers) if attention is None else attention)
+        return frozenset(range(layers)) - frozenset(
+            range(layers) if attention is None else attention
+        )
     return read_layer_kinds(fields, layers, CONV, ATTENTION)
 
 
@@ -102,7 +104,10 @@ def _mix(config: ModelConfig, layer: int) -> Iterator[tuple[str, Source]]:
     assert config.recurrent is not None
     for number, part in enumerate("bcx"):
         yield f"{name}.{part}", Source(f"{lead}.in_proj.weight", "oi", (3 * d, d), number * d, d)
-    yield f"{name}.taps.v", Source(f"{lead}.conv.weight", "oi", (d, 1, config.recurrent.kernel), 0, d)
+    yield (
+        f"{name}.taps.v",
+        Source(f"{lead}.conv.weight", "oi", (d, 1, config.recurrent.kernel), 0, d),
+    )
     yield f"{name}.o", linear(f"{lead}.out_proj.weight", d, d)
 
 

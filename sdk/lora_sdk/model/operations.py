@@ -237,8 +237,8 @@ class GateHeads(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Recur(Operation):
-    """target = what the layer's recurrence makes of source, which the cache keeps with the position.
-    The last columns of source are the gate of the target's."""
+    """target = what the layer's recurrence makes of source and of earlier positions, of which the
+    cache keeps what it needs. The last columns of source are the gate of the target's."""
 
     name: str
     source: Buffer

@@ -50,5 +50,9 @@ def _inputs(config: ModelConfig, layer: int) -> Iterator[tuple[str, Source]]:
     shape = (2 * keys + values, config.hidden)
     for part, first, count in (("q", 0, keys), ("k", keys, keys), ("v", 2 * keys, values)):
         yield f"{name}.{part}", Source(f"{lead}.in_proj_qkv.weight", "oi", shape, first, count)
-    for part, outputs in (("z", values), ("a", recurrent.value_heads), ("b", recurrent.value_heads)):
+    for part, outputs in (
+        ("z", values),
+        ("a", recurrent.value_heads),
+        ("b", recurrent.value_heads),
+    ):
         yield f"{name}.{part}", linear(f"{lead}.in_proj_{part}.weight", config.hidden, outputs)

@@ -11,8 +11,8 @@ MAX_KERNEL: int = abi.MAX_CONVOLUTION
 
 
 def read_layer_kinds(fields: Fields, layers: int, kind: str, other: str) -> frozenset[int]:
-    """The layers that layer_types calls `kind`; the rest it calls `other`. ModelError: another name,
-    a list of another length."""
+    """The layers that layer_types calls `kind`; the rest it calls `other`. ModelError: another
+    name, a list of another length."""
     kinds = fields.raw("layer_types")[1]
     known = isinstance(kinds, list) and all(one in (kind, other) for one in kinds)
     if not known or len(kinds) != layers:

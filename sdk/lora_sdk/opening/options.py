@@ -313,8 +313,8 @@ class EngineOptions:
     def held(self, config: ModelConfig) -> ModelConfig:
         """A model as these boards may hold it. No hardware source multiplies the blocks of GGUF
         files, so an overlay that lists them is chosen for emulated units alone. RequestError: a
-        mixture of experts, or layers without attention, on other boards, since no hardware source has
-        units for them."""
+        mixture of experts, or layers without attention, on other boards, since no hardware source
+        has units for them."""
         from lora_host.device_uri import board_type
         from lora_sdk.model.quantization import without_blocks
 
