@@ -4,16 +4,25 @@ batches, forks and trees; texts of engines that share, preempt and draft; mistak
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from lora_host.emu import recurrent
+from lora_host.errors import CommandError, ModelError
 from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.compile.isa import Command, Recurrence
+from lora_sdk.compile.lower import lower
 from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.model.block import describe
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.quantization import Quantization
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.step.rows import Row
+from lora_sdk.step.runner import Runner
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
@@ -125,3 +134,107 @@ def test_adapters_give_the_oracles_bytes(
             slots.attach(1, "a")
             driver.adapters[1] = slots.slot_of(1)
             assert driver.feed(1, tokens, (16, 1, 7)).tobytes() == want.tobytes()
+
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def convolution_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Each weight meets the position before its own."""
+    own = recurrent._Layer._convolve
+
+    def late(x, taps):  # type: ignore[no-untyped-def]
+        return own(np.concatenate([np.zeros_like(x[:1]), x[:-1]]), taps)
+
+    patch.setattr(recurrent._Layer, "_convolve", staticmethod(late))
+
+
+def no_gate(patch: pytest.MonkeyPatch) -> None:
+    """The gate of the output is 1, or its SiLU."""
+    own = recurrent._Layer.__init__
+
+    def opened(layer, call):  # type: ignore[no-untyped-def]
+        own(layer, call)
+        layer.x = layer.x.copy()
+        layer.x[:, layer.x.shape[1] - call.command.y_columns :] = 1
+
+    patch.setattr(recurrent._Layer, "__init__", opened)
+
+
+def siblings(patch: pytest.MonkeyPatch) -> None:
+    """Every uncommitted row goes before a row, refused drafts too."""
+    path = recurrent.slots_of_path
+
+    def every(call, slot):  # type: ignore[no-untyped-def]
+        earlier = [int(row.slot) for row in call.rows() if row.slot < slot]
+        return [*earlier, slot] if len(path(call, slot)) > 1 else [slot]
+
+    patch.setattr(recurrent, "slots_of_path", every)
+
+
+def another_sequence(patch: pytest.MonkeyPatch) -> None:
+    """The pages of the sequence before."""
+    own = recurrent.page_table
+    patch.setattr(recurrent, "page_table", lambda call, number: own(call, max(0, number - 1)))
+
+
+def growth(patch: pytest.MonkeyPatch) -> None:
+    """The sign of the decay."""
+    own = recurrent._scan
+    patch.setattr(recurrent, "_scan", lambda q, k, v, beta, decay: own(q, k, v, beta, 1 / decay))
+
+
+SEEN = [(name, mistake) for name in ("lfm2", "qwen3_5")
+        for mistake in (convolution_by_one, no_gate, another_sequence, siblings)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "mistake"), [*SEEN, ("qwen3_5", growth)])
+def test_a_mistake_of_a_kernel_is_seen(
+    name: str, mistake: Mistake, folder_of: Callable[[str], Path],
+    expected: Callable[[str], Logits], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Rows of two sequences, then of a tree; without the mistake all are right."""
+    tokens, want = tokens_of(name), expected(name)
+    with open_runner(folder_of(name), 1, kernels="numpy") as runner:
+        assert right(runner, tokens, want)
+        mistake(monkeypatch)
+        assert not right(runner, tokens, want)
+
+
+def right(runner: Runner, tokens: list[int], want: Logits) -> bool:
+    """Whether rows behind committed ones, in two sequences, and the second branch of a tree have
+    the oracle's bytes."""
+    driver = Driver(runner)
+    driver.step({0: tokens[3:8], 1: tokens[:6]})
+    found = driver.step({0: tokens[8:10], 1: tokens[6:8]})[1].tobytes() == want[6:8].tobytes()
+    path: list[int] = []
+    ops = driver._commits([0, 1], path)
+    wrong = (tokens[9] + 1) % want.shape[1]
+    rows = [Row(1, 8, tokens[8], 20, -1), Row(1, 9, wrong, 21, 20),
+            Row(1, 9, tokens[9], 22, 20, want_logits=True)]  # fmt: skip
+    result = runner.step(rows, ops, path)
+    assert result.logits is not None
+    return found and result.logits[0].tobytes() == want[9].tobytes()
+
+
+def test_lists_whose_planes_do_not_fit_are_refused(folder_of: Callable[[str], Path]) -> None:
+    with open_runner(folder_of("qwen3_5"), 1) as runner:
+        commands = lower(runner.config, runner.plan, 0)
+        place = next(i for i, one in enumerate(commands) if isinstance(one, Recurrence))
+        for fields in ({"planes": 1}, {"kv_layer": 60000}, {"kernel": 9}, {"form": 3},
+                       {"key_heads": 2}, {"y_columns": 4096}, {"table_line": 1 << 31}):  # fmt: skip
+            spoilt: list[Command] = list(commands)
+            spoilt[place] = replace(spoilt[place], **fields)
+            with pytest.raises(CommandError, match="RECURRENCE"):
+                runner.register(runner.plan.boards[0], spoilt)
+
+
+def test_what_boards_cannot_share_is_refused(folder_of: Callable[[str], Path]) -> None:
+    config = Checkpoint.open(folder_of("qwen3_5")).config
+    assert config.recurrent is not None
+    eight = replace(config, quantization=Quantization("w8a8", kv="int8-heads"))
+    wrong = replace(config, recurrent=replace(config.recurrent, key_heads=4))
+    for other, match in ((eight, "with an INT8 KV cache"), (wrong, "a multiple of 3 KV heads"),
+                         (replace(config, residual="parallel"), "parallel residual")):  # fmt: skip
+        with pytest.raises(ModelError, match=match):
+            describe(other)

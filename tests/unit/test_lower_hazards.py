@@ -446,9 +446,10 @@ def test_nor_with_a_commit_a_layer(config, boards: int) -> None:
     for rank, commands in enumerate(lists):
         graph = Graph(lists)
         commits = [i for i, one in enumerate(commands) if isinstance(one, KvCommit)]
-        attends = [i for i, one in enumerate(commands) if isinstance(one, Attention)]
+        attends = [i for i, one in enumerate(commands) if isinstance(one, Attention | Recurrence)]
         assert [(commands[i].kv_layer, commands[i].layers) for i in commits] == [
-            (layer, 1) for layer in range(config.layers)
+            (config.planes_of(range(layer)).stop, config.planes(layer))
+            for layer in range(config.layers)
         ]
         for commit, attend in zip(commits, attends, strict=True):
             assert (rank, attend, "start") in graph.reach((rank, commit, "done"))

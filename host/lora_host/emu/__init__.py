@@ -12,7 +12,7 @@ from lora_host.emu.adapter import adapter
 from lora_host.emu.attention import attention
 from lora_host.emu.matrix import matrix
 from lora_host.emu.mixture import experts
-from lora_host.emu.recurrence import recurrence
+from lora_host.emu.recurrent import recurrence
 from lora_host.emu.unit_call import UnitCall
 from lora_host.emu.vector import vector
 from lora_host.numerics import quiet

@@ -296,7 +296,7 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
     assert after is not None and after.unit == Recurrence.UNIT  # its matmul, on the same unit
     return part.builder.emit(
         Recurrence,
-        part.committed,
+        part.moved,
         what=f"recurrence {recur.kind}",
         form=RECURRENCES[recur.kind],
         kernel=recurrent.kernel,

@@ -37,7 +37,7 @@ class Lowering:
         self.block = self.board.share.block(config)
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
-        self.committed: Event | None = None  # the KV_COMMIT of the layer's planes
+        self.moved: Event | None = None  # the DMA unit's last KV_COMMIT or copy of results
         self.alone = plan.stage_boards == 1
         self.queries_last = plan.overlay.channels > 0 and kv_of(config).static
         """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
@@ -198,7 +198,7 @@ class Lowering:
     ) -> None:
         """Copies FP16 columns of the rows of `source` into the results; nothing for no columns."""
         if columns:
-            self.builder.emit(
+            self.moved = self.builder.emit(
                 MoveRows,
                 after,
                 what=what,
