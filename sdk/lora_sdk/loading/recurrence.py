@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lora_host.errors import ModelError
 from lora_host.numerics import exp32
 from lora_sdk.loading.packing import pack_rows
+from lora_sdk.model.half import to_half
 from lora_sdk.model.operations import Axis
 from lora_sdk.plan.partition import Share, axis_columns
 from lora_sdk.plan.tensors import padded
@@ -31,10 +32,6 @@ class Weights(Protocol):
     """The part of lora_sdk.model.checkpoint.Checkpoint that is read here."""
 
     def stored(self, name: str) -> Stored: ...
-    def vector(self, name: str) -> npt.NDArray[np.float16]: ...
-    def matrix(
-        self, name: str, start: int = 0, stop: int | None = None
-    ) -> npt.NDArray[np.float16]: ...
 
 
 def recurrence_table(weights: Weights, config: ModelConfig, share: Share, name: str) -> Bytes:
@@ -46,7 +43,7 @@ def recurrence_table(weights: Weights, config: ModelConfig, share: Share, name: 
     taps = []
     for part, axis in CONVOLVED if delta else CONVOLVED[-1:]:
         columns = axis_columns(config, share, axis)
-        taps.append(weights.matrix(f"{name}.taps.{part}", columns.start, columns.stop))
+        taps.append(_half(weights, f"{name}.taps.{part}", columns).T)
     rows = np.concatenate(taps, axis=1)
     found = [pack_rows(rows, padded(rows.shape[1] * rows.itemsize)).reshape(-1)]
     if delta:
@@ -54,8 +51,16 @@ def recurrence_table(weights: Weights, config: ModelConfig, share: Share, name: 
         decay = -exp32(_fp32(weights, f"{name}.a_log"))
         for vector in (decay, _fp32(weights, f"{name}.dt_bias")):
             found.append(_line(vector[heads.start : heads.stop]))
-        found.append(_line(weights.vector(f"{name}.norm.gamma")))
+        columns = range(recurrent.values // recurrent.value_heads)
+        found.append(_line(_half(weights, f"{name}.norm.gamma", columns)))
     return np.concatenate(found)
+
+
+def _half(weights: Weights, name: str, columns: range) -> npt.NDArray[np.float16]:
+    """Outputs of a matrix, a row each, or elements of a vector."""
+    stored = weights.stored(name)
+    array, first = stored.part(columns.start, len(columns))
+    return to_half(array[first : first + len(columns)], stored.kind, stored.label)
 
 
 def _line(vector: npt.NDArray[np.floating]) -> Bytes:
