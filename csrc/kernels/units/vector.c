@@ -289,12 +289,12 @@ static const struct operation operations[] = {
     [LORA_VEC_SCALE] = {find_floats, scale_floats},
     [LORA_VEC_SOFTCAP] = {find_floats, soft_cap},
     [LORA_VEC_GEGLU] = {lora_elementwise_begin, NULL},
-    [LORA_VEC_GATE] = {lora_elementwise_begin, NULL},
     [LORA_VEC_ROW_MAX] = {lora_row_max_begin, NULL},
     [LORA_VEC_QUANTIZE_ROW] = {lora_quantize_row_begin, NULL},
     [LORA_VEC_ROUTE] = {lora_route_begin, NULL},
     [LORA_VEC_ROUTE_CHOSEN] = {lora_route_begin, NULL},
     [LORA_VEC_ADD_GATED] = {lora_add_gated_begin, NULL},
+    [LORA_VEC_GATE] = {lora_elementwise_begin, NULL},
 };
 
 /* NULL: there is no such operation. */
