@@ -123,6 +123,14 @@ def test_a_board_that_is_lost_and_recovered(
         assert tuple(found.outputs) == plain(name)[0][0]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_prompts_that_other_boards_compute(
+    name: str, folder_of: Callable[[str], Path], plain: Callable[[str], list[Texts]]
+) -> None:
+    with Engine(folder_of(name), max_sequences=4, prefill="boards:2", threads=1) as engine:
+        assert texts(engine, GREEDY) == plain(name)[0]
+
+
 def test_what_has_no_state_is_refused(folder_of: Callable[[str], Path]) -> None:
     with Engine(folder_of("lfm2"), threads=1) as engine:
         sequence = engine.open_sequence()
