@@ -242,7 +242,8 @@ uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_
 uint32_t fw_check_rows(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer,
                        uint32_t rows);
 
-/* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_experts.c, fw_check_vector.c */
+/* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_experts.c, fw_check_recurrence.c,
+ * fw_check_vector.c */
 uint32_t fw_check_header(struct fw *fw, const struct fw_list *list);
 uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command);
 uint32_t fw_check_weights(struct fw *fw, const struct lora_matrix *matrix);
@@ -252,6 +253,8 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
 uint32_t fw_check_blocks(struct fw *fw, const struct lora_matrix *matrix, uint32_t blocks);
 uint32_t fw_check_experts(struct fw *fw, const struct lora_list *list,
                           const struct lora_experts *command);
+uint32_t fw_check_recurrence(struct fw *fw, const struct lora_list *list,
+                             const struct lora_recurrence *command);
 uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list,
                          const struct lora_vector *command);
 

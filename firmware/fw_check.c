@@ -168,6 +168,7 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
         [LORA_CMD_BALLOT] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_EXPERTS] = {LORA_UNIT_MPU,
                               LORA_FLAG_SELECTED | LORA_FLAG_COMBINE | LORA_FLAG_ROW_SCALES},
+        [LORA_CMD_RECURRENCE] = {LORA_UNIT_MPU, 0},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;
     *unit = rules[known].unit;
@@ -203,6 +204,7 @@ union any_command {
     struct lora_move_rows move;
     struct lora_adapter adapter;
     struct lora_experts experts;
+    struct lora_recurrence recurrence;
     struct lora_ballot ballot;
 };
 
@@ -222,6 +224,7 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
     case LORA_CMD_MOVE_ROWS: return check_move(fw, list, &any.move);
     case LORA_CMD_ADAPTER: return fw_check_adapter(fw, list, &any.adapter);
     case LORA_CMD_EXPERTS: return fw_check_experts(fw, list, &any.experts);
+    case LORA_CMD_RECURRENCE: return fw_check_recurrence(fw, list, &any.recurrence);
     case LORA_CMD_BALLOT: return fw_check_ballot(fw, list, &any.ballot, index);
     case LORA_CMD_END: return check_end(fw, list);
     default: return FW_MORE;

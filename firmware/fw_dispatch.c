@@ -67,9 +67,11 @@ static uint32_t poll_busy(struct fw *fw, uint32_t unit) {
     return outcome;
 }
 
-/* Nothing to do: no rows, or no KV data that has not been moved. */
+/* Nothing to do: no rows, or no KV data that has not been moved, or of which a state is made. */
 static int is_empty(const struct fw *fw, const struct fw_cursor *cursor) {
-    if (cursor->command.opcode == LORA_CMD_KV_COMMIT) return fw->state.kv_op_count == 0;
+    uint32_t opcode = cursor->command.opcode;
+    if (opcode == LORA_CMD_KV_COMMIT) return fw->state.kv_op_count == 0;
+    if (opcode == LORA_CMD_RECURRENCE && fw->state.kv_op_count) return 0;
     return cursor->rows == 0;
 }
 

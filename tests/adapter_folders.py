@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from lora_sdk.adapters.weights import Target
 from tests.family_tensors import FAMILY_SHAPES
+from tests.hybrid_configs import HYBRID_KINDS, canonical_rows, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
@@ -37,6 +38,10 @@ class Folder:
     drop: Sequence[str] = ()  # substrings of the names of omitted tensors
 
 
+ADAPTED = r"\.\d+\.(self_attn|conv|linear_attn|feed_forward|mlp\.(shared_expert\.|\w+_proj))"
+"""Of models with recurrences: all linears but routers and experts that rows choose."""
+
+
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
     kind = config["model_type"]
@@ -44,6 +49,11 @@ def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
         for tensor, shape in moe_shapes(dict(config)):
             own = r"\.(self_attn|shared_experts?|shared_mlp)\.|\.mlp\.\w+_proj\."
             if len(shape) == 2 and re.search(own, tensor):
+                yield tensor.removesuffix(".weight"), shape[1], shape[0]
+        return
+    if kind in HYBRID_KINDS:
+        for tensor, shape in hybrid_shapes(dict(config)):
+            if len(shape) == 2 and re.search(ADAPTED, tensor):
                 yield tensor.removesuffix(".weight"), shape[1], shape[0]
         return
     if kind in FAMILY_SHAPES:
@@ -151,7 +161,10 @@ def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]
         alpha = config.get("alpha_pattern", {}).get(last, config["lora_alpha"])
         scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
         layer = next(part for part in module.split(".") if part.isdigit())
-        if last == "c_attn":
+        if model.config["model_type"] in HYBRID_KINDS:
+            for own, rows in canonical_rows(dict(model.config), module, outputs).items():
+                found[f"layer.{layer}.{own}"] = (a, b[rows], scale)
+        elif last == "c_attn":
             for index, letter in enumerate("qkv"):
                 rows = slice(index * outputs // 3, (index + 1) * outputs // 3)
                 found[f"layer.{layer}.{letter}"] = (a, b[rows], scale)

@@ -58,15 +58,17 @@ SCHEMES = {
     "kv_int8": Scheme("fp16", kv="int8"),
     "kv_heads": Scheme("fp16", kv="int8-heads"),
 }
-MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
+MATRICES = ("q", "k", "v", "q_gate", "o", "gate", "up", "down")
 INPUT_SCALES = {"o": 0.002, "down": 0.0012}
 
 
 def _fused(name: str, config: ModelConfig) -> str:
     """Matrices with the same input share its scale and order."""
     head, _, last = name.rpartition(".")
+    if head.endswith(".mix") and last != "o":
+        return f"{head}.q"
     mlp = "q" if config.residual == "parallel" else "up"
-    return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': mlp, 'up': mlp}.get(last, last) }"
+    return f"{head}.{ {'k': 'q', 'v': 'q', 'q_gate': 'q', 'gate': mlp, 'up': mlp}.get(last, last) }"
 
 
 class QuantizedModel:
@@ -91,7 +93,10 @@ class QuantizedModel:
         scheme, last = self.scheme, name.rpartition(".")[2]
         if name == "lm_head":
             return MatrixFormat(scheme.head, dynamic=scheme.dynamic and scheme.head == "int8")
-        if last not in MATRICES or (scheme.mixed and name.startswith("layer.1.")):
+        mixes = ".mix." in name and ".taps." not in name and self.weights[name].ndim == 2
+        if not (mixes or (last in MATRICES and ".mix." not in name)) or (
+            scheme.mixed and name.startswith("layer.1.")
+        ):
             return MatrixFormat("fp16")
         k = len(self.weights[name])
         if scheme.group is not None and k % scheme.group:

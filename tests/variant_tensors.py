@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.family_tensors import FAMILY_SHAPES
+from tests.hybrid_configs import HYBRID_KINDS, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
 
 WEIGHT_STD = 0.02
@@ -18,6 +19,8 @@ EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
 BIAS_STD = 0.06  # large enough for a missing bias to be detected
 NORM_STD = 0.1
 CHOICE_STD = 0.1
+TAP_FACTOR = 15  # of a convolution's weights
+MIX_FACTOR = 2  # of the inputs of a recurrence
 EMBEDDINGS = ("wte", "wpe", "embed_", "word_embeddings")
 # The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
@@ -32,6 +35,8 @@ def make_tensors(
     kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
     if kind in MOE_KINDS:
         return {full: _values(name, full, shape, factor) for full, shape in moe_shapes(config)}
+    if kind in HYBRID_KINDS:
+        return dict(_hybrid(name, config, factor))
     if kind in FAMILY_SHAPES:
         assert prefix, kind
         shapes = FAMILY_SHAPES[kind](config)
@@ -44,6 +49,18 @@ def make_tensors(
         full = lead + tensor if prefix and not tensor.startswith("lm_head") else tensor
         tensors[full] = _values(name, tensor, shape, factor)
     return tensors
+
+
+def _hybrid(
+    name: str, config: dict[str, Any], factor: float
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Recurrences are of three factors and more: without larger ones they would vanish."""
+    plain = config["model_type"] == "lfm2"  # the others' norms multiply by 1 + w, but one
+    for full, shape in hybrid_shapes(config):
+        center = 1.0 if plain or "linear_attn.norm" in full else 0.0
+        own = factor * (MIX_FACTOR if "in_proj" in full else 1)
+        yield full, _values(name, full, shape, TAP_FACTOR if "conv" in full and len(shape) > 2
+                            else own, center)  # fmt: skip
 
 
 def normal(key: str, count: int) -> NDArray[np.float64]:

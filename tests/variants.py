@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tests.family_configs import FAMILY_CONFIGS
+from tests.hybrid_configs import HYBRID_CONFIGS
 from tests.moe_configs import MOE_CONFIGS
 from tests.position_configs import POSITION_CONFIGS
 from tests.variant_tensors import make_tensors
@@ -234,6 +235,7 @@ VARIANTS: tuple[Variant, ...] = (
     *(Variant(name, config) for name, config in FAMILY_CONFIGS.items()),
     *(Variant(name, config) for name, config in POSITION_CONFIGS.items()),
     *(Variant(name, config) for name, config in MOE_CONFIGS.items()),
+    *(Variant(name, config) for name, config in HYBRID_CONFIGS.items()),
 )
 
 

@@ -2,6 +2,7 @@
  * registration (firmware/fw_check*.c), as far as one word is concerned. */
 #include "board.h"
 #include "lora/kv_layout.h"
+#include "lora/recurrence_layout.h"
 #include "lora/weight_blocks.h"
 
 #include <string.h>
@@ -196,18 +197,20 @@ static uint32_t page_of(struct reader *reader, uint32_t sequence, uint32_t tile)
     return entry ? (uint32_t)entry[0] | (uint32_t)entry[1] << 8 : UINT32_MAX;
 }
 
-static void reads_row_kv(struct reader *reader, const struct lora_attention *attention,
-                         const struct lora_row *row) {
+/* Of the last `most` tiles, and the row's slots. */
+static void reads_row_kv(struct reader *reader, uint32_t layer, const struct lora_row *row,
+                         uint32_t most) {
     const struct lora_step_state *state = reader->call->state;
     const struct lora_list *list = reader->call->list;
     if (row->sequence >= LORA_MAX_SEQUENCES) return;
     uint32_t tiles = (state->lengths[row->sequence] + TILE - 1) / TILE;
-    for (uint32_t tile = 0; tile < tiles && tile < list->max_tiles; tile++)
-        reads_page(reader, attention->kv_layer, page_of(reader, row->sequence, tile));
+    for (uint32_t tile = tiles > most ? tiles - most : 0; tile < tiles && tile < list->max_tiles;
+         tile++)
+        reads_page(reader, layer, page_of(reader, row->sequence, tile));
     int32_t slot = row->slot;
     for (uint32_t depth = 0; slot >= 0 && slot < LORA_MAX_SCRATCH && depth < LORA_MAX_SCRATCH;
          depth++, slot = state->slots[slot].parent)
-        reads_page(reader, attention->kv_layer, (uint32_t)slot / TILE);
+        reads_page(reader, layer, (uint32_t)slot / TILE);
 }
 
 static void reads_attention(struct reader *reader, const struct lora_attention *attention) {
@@ -215,7 +218,16 @@ static void reads_attention(struct reader *reader, const struct lora_attention *
         reads(reader, attention->slope_bank, (uint64_t)attention->slope_line * LINE,
               (uint64_t)attention->q_heads * sizeof(struct lora_head_slope));
     for (uint32_t i = 0; i < rows_of(reader->call); i++)
-        reads_row_kv(reader, attention, row_at(reader->call, i));
+        reads_row_kv(reader, attention->kv_layer, row_at(reader->call, i), UINT32_MAX);
+}
+
+/* The table, and of each row's text the page at its end and the full one before that. */
+static void reads_recurrence(struct reader *reader, const struct lora_recurrence *c) {
+    reads(reader, c->table_bank, (uint64_t)c->table_line * LINE,
+          recurrence_table(reader->call->list, c).bytes);
+    for (uint32_t i = 0; i < rows_of(reader->call); i++)
+        for (uint32_t plane = 0; plane < c->planes; plane++)
+            reads_row_kv(reader, (uint32_t)c->kv_layer + plane, row_at(reader->call, i), 2);
 }
 
 static void reads_slot_kv(struct reader *reader, const struct lora_kv_commit *commit,
@@ -288,6 +300,7 @@ bool emu_ecc_command(struct emu_board *board, const struct lora_unit_call *call)
     case LORA_CMD_EXPERTS: reads_experts(&reader, record); break;
     case LORA_CMD_VECTOR: reads_vector(&reader, record); break;
     case LORA_CMD_ATTENTION: reads_attention(&reader, record); break;
+    case LORA_CMD_RECURRENCE: reads_recurrence(&reader, record); break;
     case LORA_CMD_KV_COMMIT: reads_commits(&reader, record); break;
     case LORA_CMD_MOVE_ROWS: reads_move(&reader, record); break;
     case LORA_CMD_CHECKSUM:

@@ -35,6 +35,8 @@ static int call_kernel(const struct lora_kernels *kernels, struct lora_unit_call
         status = kernels->adapter(kernels->context, call);
     if (opcode == LORA_CMD_EXPERTS && kernels->experts)
         status = kernels->experts(kernels->context, call);
+    if (opcode == LORA_CMD_RECURRENCE && kernels->recurrence)
+        status = kernels->recurrence(kernels->context, call);
     float_mode_restore(mode);
     return status;
 }
@@ -70,6 +72,7 @@ static uint64_t multiplications_of(const struct lora_unit_call *call) {
     const struct lora_attention *attention = record;
     const struct lora_adapter *adapter = record;
     const struct lora_experts *experts = record;
+    const struct lora_recurrence *recurrence = record;
     uint64_t rows = state->row_count < LORA_MAX_ROWS ? state->row_count : LORA_MAX_ROWS, seen = 0;
     switch (call->command->opcode) {
     case LORA_CMD_MATRIX: return rows * matrix->k * matrix->n;
@@ -79,6 +82,9 @@ static uint64_t multiplications_of(const struct lora_unit_call *call) {
         for (uint32_t i = 0; i < rows; i++)
             seen += state->lengths[state->rows[i].sequence % LORA_MAX_SEQUENCES] + rows;
         return 2 * seen * attention->q_heads * attention->head_dim;
+    case LORA_CMD_RECURRENCE:
+        return 2ull * (rows + LORA_TILE_POSITIONS) * recurrence->key_columns *
+               recurrence->value_columns * recurrence->value_heads * call->list->kv_heads;
     default: return 0;
     }
 }

@@ -21,6 +21,7 @@ static const char *const opcode_names[] = {
     [LORA_CMD_ADAPTER] = "ADAPTER",
     [LORA_CMD_BALLOT] = "BALLOT",
     [LORA_CMD_EXPERTS] = "EXPERTS",
+    [LORA_CMD_RECURRENCE] = "RECURRENCE",
 };
 static const char *const unit_states[] = {"idle", "busy", "done", "failed"};
 static const char *const firmware_states[] = {"idle", "running", "waiting",

@@ -61,6 +61,7 @@ extern "Python" int lora_py_vector(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_attention(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_adapter(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_experts(void *context, struct lora_unit_call *call);
+extern "Python" int lora_py_recurrence(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_token(void *context, uint32_t token);
 extern "Python" int lora_py_cancelled(void *context);
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import OverlayError
 
-ABI_NUMBER = 3  # of this Python code; the library's must be equal
+ABI_NUMBER = 4  # of this Python code; the library's must be equal
 
 # Sizes documented in abi.h: a library that was compiled with another layout is refused.
 _SIZES = {
@@ -20,6 +20,7 @@ _SIZES = {
     "lora_command": 64,
     "lora_matrix": 64,
     "lora_experts": 64,
+    "lora_recurrence": 64,
     "lora_chosen": 8,
     "lora_vector": 64,
     "lora_attention": 64,

@@ -13,6 +13,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import model_types
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
+from tests.hybrid_configs import HYBRID_KINDS
 from tests.moe_configs import MOE_KINDS
 from tests.oracle.forward import Oracle, load_weights
 from tests.quantized import SCHEMES, QuantizedModel
@@ -33,6 +34,9 @@ SIZES = {
     ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"): 224,
     ("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"): 96,
     ("rotary_dim",): HEAD_DIM // 2,
+    ("linear_num_key_heads",): HEADS // 2,
+    ("linear_num_value_heads",): HEADS,
+    ("linear_key_head_dim", "linear_value_head_dim"): HEAD_DIM,
     ("vocab_size",): 293,
 }
 GROUPED = ("num_key_value_heads", "num_kv_heads")
@@ -61,11 +65,14 @@ def test_the_oracles_bytes(kind: str, scheme: str, tmp_path: Path) -> None:
     folder, tokens = write_checkpoint(variant_of(kind), tmp_path), tokens_of(LENGTH)
     model = None
     if scheme != "fp16":
-        model = QuantizedModel(folder, SCHEMES[scheme])
-        kinds = {form.kind for form in model.config.quantization.formats.values()}
+        form = SCHEMES[scheme]
+        if kind in HYBRID_KINDS:  # states need an FP16 cache
+            form = replace(form, kv="fp16")
+        model = QuantizedModel(folder, form)
+        kinds = {one.kind for one in model.config.quantization.formats.values()}
         assert kinds == {
-            SCHEMES[scheme].kind,
-            *({"int8"} if SCHEMES[scheme].head != "fp16" else ()),
+            form.kind,
+            *({"int8"} if form.head != "fp16" else ()),
         }
         assert len(model.matrices) > 6 * model.config.layers - 1
     want = wanted(folder, model, tokens)

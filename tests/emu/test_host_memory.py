@@ -198,7 +198,7 @@ def test_an_overlay_for_another_board_kind_is_refused_by_the_board(
             cluster._program(0)
         cluster.overlay = dataclasses.replace(OVERLAY, abi=9)
         cluster.overlay.__dict__["image"] = OVERLAY.image
-        with pytest.raises(OverlayError, match="ABI 0x9 found, 0x3 expected"):
+        with pytest.raises(OverlayError, match="ABI 0x9 found, 0x4 expected"):
             cluster._program(0)
 
 

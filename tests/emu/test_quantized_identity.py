@@ -247,7 +247,9 @@ def _scales_of_values(patch: pytest.MonkeyPatch) -> None:
         with pytest.MonkeyPatch.context() as inner:
             block = kv_pages.kv_block(call, page, head, values)
             inner.setattr(kv_pages, "kv_block", lambda *_: block)
-            inner.setattr(kv_pages, "_block_location", lambda c, p, h, v: locate(c, p, h, not v))
+            inner.setattr(
+                kv_pages, "_block_location", lambda c, p, h, v, *at: locate(c, p, h, not v, *at)
+            )
             return wide(call, page, head, values)
 
     patch.setattr(kv_pages, "_wide_block", other)

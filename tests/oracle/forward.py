@@ -27,6 +27,7 @@ from tests.oracle.arithmetic import (
     soft_cap,
     store,
 )
+from tests.oracle.recurrent import gated_delta, short_conv
 
 Weights = dict[str, NDArray[np.float16]]
 
@@ -142,8 +143,27 @@ class Oracle:
     def _linear(self, x: F32, name: str) -> F32:
         return store(self._sum(x, name))
 
+    def _recurrence(self, x: F32, layer: int) -> F32:
+        """What stands in attention's place."""
+        config, name = self.config, f"layer.{layer}.mix"
+        recurrent = config.recurrent
+        assert recurrent is not None
+        if recurrent.kind == "short_conv":
+            b, c, own = (self._linear(x, f"{name}.{part}") for part in "bcx")
+            return self._linear(short_conv(b, c, own, self.weights[f"{name}.taps.v"]), f"{name}.o")
+        mixed = gated_delta(
+            {part: self._linear(x, f"{name}.{part}") for part in "qkvzab"},
+            {part: self.weights[f"{name}.taps.{part}"] for part in "qkv"},
+            *(self.weights[f"{name}.{part}"] for part in ("a_log", "dt_bias", "norm.gamma")),
+            recurrent.key_heads,
+            config.norm_eps,
+        )
+        return self._linear(mixed, f"{name}.o")
+
     def _attention(self, x: F32, layer: int) -> F32:
         config, name = self.config, f"layer.{layer}"
+        if config.recurs(layer):
+            return self._recurrence(x, layer)
         q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
         if config.head_norms != "none":
             norm = norm_heads if config.head_norms == "heads" else norm_row
@@ -161,7 +181,11 @@ class Oracle:
         heads = [
             self._attend(layer, h, q[h], k[h // group], v[h // group]) for h in range(config.heads)
         ]
-        return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
+        y = np.concatenate(heads, axis=1)
+        if config.output_gate:
+            one = np.float32(1)
+            y = store(y * (one / (one + exp(-self._linear(x, f"{name}.q_gate")))))
+        return self._linear(y, f"{name}.o")
 
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         """One query head over its stored q, k and v [positions, head_dim]."""

@@ -27,6 +27,7 @@ from lora_sdk.quant.recipe import Recipe
 from tests import prefill_option
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.emu.test_every_family import variant_of
+from tests.hybrid_configs import HYBRID_KINDS
 from tests.moe_configs import MOE_KINDS
 from tests.oracle.adapted import Adapted
 from tests.oracle.forward import Oracle, load_weights
@@ -208,7 +209,10 @@ def test_every_scheme_has_the_oracles_bytes(scheme: str, tmp_path: Path) -> None
     assert found.logits == model.oracle().logits(TOKENS[:40])[-1].tobytes()
 
 
-@pytest.mark.parametrize("kind", sorted({one.config["model_type"] for one in VARIANTS} - MOE_KINDS))
+KINDS = {one.config["model_type"] for one in VARIANTS} - MOE_KINDS - HYBRID_KINDS
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_family_has_the_oracles_bytes(kind: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(write_checkpoint(variant_of(kind), tmp_path))
     oracle = Oracle(checkpoint.config, load_weights(checkpoint))
@@ -246,7 +250,13 @@ def test_attention_sums_chunks_of_positions(window: int) -> None:
 def test_every_kind_of_operation_is_computed() -> None:
     from lora_prefill.exact.operations import STEPS
 
-    refused = {ops.Route, ops.ExpertMatmul, ops.AddGated}  # of experts, when the engine opens
+    refused = {
+        ops.Route,
+        ops.ExpertMatmul,
+        ops.AddGated,
+        ops.Recur,
+        ops.GateHeads,
+    }  # when the engine opens
     assert set(STEPS) == set(ops.KINDS) - refused
 
 

@@ -10,7 +10,13 @@ from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import MatrixFormat, Quantization, routes
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig, SigmoidRouting
+from lora_sdk.model.spec import (
+    ExpertConfig,
+    ModelConfig,
+    RecurrentConfig,
+    RopeConfig,
+    SigmoidRouting,
+)
 
 LLAMA = ModelConfig(
     architecture="llama", layers=3, hidden=144, heads=9, kv_heads=3, head_dim=16, ffn=200,
@@ -38,6 +44,13 @@ EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=
 EXPERTS_WIDE = replace(  # whole groups of 32 along every K
     EXPERTS_GATED, hidden=160, heads=10, kv_heads=5, embed_dim=160, ffn=224,
     experts=replace(EXPERTS_GATED.experts, ffn=96, shared=64),
+)  # fmt: skip
+SHORT_CONV = replace(
+    LLAMA, recurrent=RecurrentConfig("short_conv", frozenset({0, 1}), 3, LLAMA.hidden)
+)
+GATED_DELTA = replace(
+    NARROW, output_gate=True,
+    recurrent=RecurrentConfig("gated_delta", frozenset({0, 1}), 4, 48, 32, 2, 4),
 )  # fmt: skip
 MODELS = {"llama": LLAMA, "gpt2": GPT2, "opt_post": OPT_POST, "narrow": NARROW}
 LLAMA2_7B = replace(

@@ -26,6 +26,7 @@ from lora_sdk.compile.isa import (
     KvStore,
     Matrix,
     MoveRows,
+    Recurrence,
     Vector,
 )  # fmt: skip
 from lora_sdk.model.quantization import unit_scales
@@ -42,10 +43,12 @@ from tests.unit.plan_rig import (
     EXPERTS_SHARED,
     EXPERTS_SIGMOID,
     EXPERTS_WIDE,
+    GATED_DELTA,
     GPT2,
     LLAMA,
     NARROW,
     OPT_POST,
+    SHORT_CONV,
     board,
     quantized,
 )
@@ -101,6 +104,11 @@ MODELS = {
     "experts_gated": EXPERTS_GATED,
     "experts_shared": EXPERTS_SHARED,
     "experts_sigmoid": EXPERTS_SIGMOID,
+    "short_conv": SHORT_CONV,
+    "gated_delta": GATED_DELTA,
+    "gated_delta_last": replace(
+        GATED_DELTA, recurrent=replace(GATED_DELTA.recurrent, layers=frozenset({2}))
+    ),
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -182,7 +190,13 @@ def access_vector(c: Vector) -> Access:
     if c.op in (abi.VEC_SCALE, abi.VEC_SOFTCAP):
         floats = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * 4)
         return Access(floats, floats)
-    if c.op in (abi.VEC_RESIDUAL, abi.VEC_RESIDUAL_SCALED, abi.VEC_SWIGLU, abi.VEC_GEGLU):
+    if c.op in (
+        abi.VEC_RESIDUAL,
+        abi.VEC_RESIDUAL_SCALED,
+        abi.VEC_SWIGLU,
+        abi.VEC_GEGLU,
+        abi.VEC_GATE,
+    ):
         return Access(x + z, y)
     if c.op in (abi.VEC_QUANTIZE, abi.VEC_QUANTIZE_HEADS):
         y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)
@@ -210,6 +224,19 @@ def access_attention(c: Attention) -> Access:
     return Access(
         [*rows_of(ONCHIP, c.q_offset, c.q_stride, read), ("kv", c.kv_layer, c.kv_layer + 1)],
         rows_of(ONCHIP, c.y_offset, c.y_stride, width),
+    )
+
+
+def access_recurrence(c: Recurrence) -> Access:
+    kept = ("kv", c.kv_layer, c.kv_layer + c.planes)
+    head = c.value_heads * c.value_columns
+    each = 2 * c.key_heads * c.key_columns + head + 2 * c.value_heads
+    if c.form == abi.RECURRENCE_SHORT_CONV:
+        each = 2 * head
+    heads = -(-(c.y_first + c.y_columns) // head)  # KV heads at least
+    return Access(
+        [*rows_of(ONCHIP, c.x_offset, c.x_stride, (each * heads + c.y_columns) * 2), kept],
+        [*rows_of(ONCHIP, c.y_offset, c.y_stride, c.y_columns * 2), kept],
     )
 
 
@@ -242,6 +269,7 @@ def access(command: Command) -> Access:
         Experts: access_experts,
         Vector: access_vector,
         Attention: access_attention,
+        Recurrence: access_recurrence,
         KvStore: access_kv_store,
         MoveRows: access_move,
     }
@@ -420,9 +448,10 @@ def test_nor_with_a_commit_a_layer(config, boards: int) -> None:
     for rank, commands in enumerate(lists):
         graph = Graph(lists)
         commits = [i for i, one in enumerate(commands) if isinstance(one, KvCommit)]
-        attends = [i for i, one in enumerate(commands) if isinstance(one, Attention)]
+        attends = [i for i, one in enumerate(commands) if isinstance(one, Attention | Recurrence)]
         assert [(commands[i].kv_layer, commands[i].layers) for i in commits] == [
-            (layer, 1) for layer in range(config.layers)
+            (config.planes_of(range(layer)).stop, config.planes(layer))
+            for layer in range(config.layers)
         ]
         for commit, attend in zip(commits, attends, strict=True):
             assert (rank, attend, "start") in graph.reach((rank, commit, "done"))

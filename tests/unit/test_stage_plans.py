@@ -25,9 +25,10 @@ from lora_lab.timing.target import ArrayTarget, make_target
 from lora_sdk.cli.plan import plan as plan_command
 from lora_sdk.compile.isa import Gather
 from lora_sdk.compile.lower import lower
-from lora_sdk.model.block import describe, describe_stage
+from lora_sdk.model.block import describe
 from lora_sdk.model.shapes import SHAPES, find_config
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.stage import describe_stage
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.partition import Partition

@@ -172,7 +172,7 @@ def test_each_difference_is_named() -> None:
         "argument operation of lora_ctrl: none found, one at 0x10 expected",
         "bank of argument ddr_1 of lora_ctrl: none found, DDR[1] expected",
         "data clock: 300 MHz found, 200 MHz expected",
-        "ABI: 99 found, 3 expected",
+        "ABI: 99 found, 4 expected",
     ]
     with pytest.raises(OverlayError, match=r"bank HBM.*\(and 7 more"):
         check_container(spoilt, OVERLAY, "x")

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LORA_ABI_NUMBER 3
+#define LORA_ABI_NUMBER 4
 
 /* --- arithmetic constants (docs/numbers.md, 2.1) ---------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
@@ -79,8 +79,10 @@
 #define LORA_MAX_SEQUENCES 64
 #define LORA_MAX_KV_OPS 512
 #define LORA_MAX_TAPS 8
-#define LORA_MAX_EXPERTS 1024 /* of a layer */
-#define LORA_MAX_CHOSEN 32    /* of them, by a row */
+#define LORA_MAX_EXPERTS 1024          /* of a layer */
+#define LORA_MAX_CHOSEN 32             /* of them, by a row */
+#define LORA_MAX_CONVOLUTION 8         /* positions of a recurrence's convolution */
+#define LORA_MAX_RECURRENT_COLUMNS 512 /* of a head of a gated delta rule */
 #define LORA_PORTS 2
 #define LORA_NO_PORT 255
 #define LORA_ROW_GROUP 16 /* rows packed into one link transfer (paper, section III.B) */
@@ -321,7 +323,8 @@ enum lora_opcode {
     LORA_CMD_END = 10,      /* CONTROL: last command of every list */
     LORA_CMD_ADAPTER = 11,  /* MPU: h = FP16(A*x) of the rows that name an adapter */
     LORA_CMD_BALLOT = 12,   /* CONTROL: as FENCE; GENERATE: then writes this board's vote */
-    LORA_CMD_EXPERTS = 13   /* MPU: a matmul whose weights are those of each row's chosen experts */
+    LORA_CMD_EXPERTS = 13,  /* MPU: a matmul whose weights are those of each row's chosen experts */
+    LORA_CMD_RECURRENCE = 14 /* MPU: what stands in attention's place: enum lora_recurrence_form */
 };
 
 enum lora_vector_op {
@@ -357,6 +360,7 @@ enum lora_vector_op {
                                 /* by index; weights by SoftMax over all columns */
     LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
     LORA_VEC_ADD_GATED = 29,    /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
+    LORA_VEC_GATE = 30,         /* y = FP16(x * (1/(1 + exp(-z)))) */
     LORA_VEC_ROUTE_SIGMOID = 31 /* the same, of sigmoid(x) plus a bias; weights by the sigmoids */
 };
 
@@ -555,6 +559,40 @@ struct lora_attention {
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */
 #define LORA_MAX_INT8_K 131071         /* of an INT8 matmul: 2^14*K stays below 2^31 */
 #define LORA_MAX_INT8_POSITIONS 133144 /* floor((2^31 - 1)/(127*127)) */
+
+enum lora_recurrence_form {
+    LORA_RECURRENCE_SHORT_CONV = 1, /* docs/numbers.md, 3.17 */
+    LORA_RECURRENCE_GATED_DELTA = 2 /* 3.18 */
+};
+
+/* A recurrence of the local KV heads; with each go key_heads key heads and value_heads value heads
+ * (SHORT_CONV: no key heads, one value head). FP16 caches alone. A row of x has the parts one after
+ * another, each of all local KV heads in order:
+ *   SHORT_CONV   B, x [value_heads*value_columns]
+ *   GATED_DELTA  q, k [key_heads*key_columns], v [value_heads*value_columns], a, b [value_heads]
+ * then, of the board's own columns y_first .. y_first + y_columns - 1 of the local KV heads'
+ * values, C or z. y has these columns. Of a position the layer keeps, for each KV head, B*x, or q,
+ * k, v, a, b: column c is value c mod head_dim of block c / head_dim of the position; block i is K
+ * (i even) or V of plane kv_layer + i / 2. The state behind the last position of a full page
+ * (GATED_DELTA), FP32 [value_heads][key_columns][value_columns] of each KV head, fills the blocks
+ * of the planes behind those of the positions in the same order, byte by byte. The table, each row
+ * in whole lines: FP16 [kernel] weights of the convolution over the columns of x's parts
+ * (SHORT_CONV: of the last part; GATED_DELTA: of q, k, v); GATED_DELTA: FP32 A [value heads],
+ * dt_bias [value heads], FP16 gamma [value_columns]. */
+struct lora_recurrence {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint8_t form, kernel, table_bank, reserved; /* enum lora_recurrence_form */
+    uint16_t kv_layer, planes;
+    uint16_t key_heads, value_heads;     /* of a KV head */
+    uint16_t key_columns, value_columns; /* of a head */
+    uint32_t x_offset, x_stride;         /* on-chip, as y */
+    uint32_t y_offset, y_stride;
+    uint32_t y_first, y_columns;
+    uint32_t table_line;
+    uint32_t eps; /* FP32 bits */
+    uint32_t reserved_2;
+};
 
 struct lora_kv_store {
     uint8_t opcode, unit;

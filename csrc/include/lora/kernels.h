@@ -30,6 +30,7 @@ struct lora_kernels {
     int (*attention)(void *context, struct lora_unit_call *call);
     int (*adapter)(void *context, struct lora_unit_call *call); /* optional: none, no adapters */
     int (*experts)(void *context, struct lora_unit_call *call); /* optional, likewise */
+    int (*recurrence)(void *context, struct lora_unit_call *call);
     /* Optional: calls of several units at once, split over the threads of a pool. NULL: they run
      * one after another on the caller's thread. */
     void (*batch)(void *context, struct lora_pool *pool, struct lora_unit_call *calls,

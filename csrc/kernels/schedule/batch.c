@@ -28,6 +28,7 @@ static begin_job begin_of(const struct lora_unit_call *call) {
     case LORA_CMD_ATTENTION: return begin_attention(call);
     case LORA_CMD_ADAPTER: return lora_adapter_begin;
     case LORA_CMD_EXPERTS: return lora_experts_begin;
+    case LORA_CMD_RECURRENCE: return lora_recurrence_begin;
     default: return begin_nothing;
     }
 }
@@ -56,7 +57,7 @@ static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_jo
     atomic_init(&job->nonfinite_row, NO_ROW);
     int status = LORA_OK;
     if (job->rows > LORA_MAX_ROWS) status = LORA_ERR_SIZE;
-    else if (job->rows) status = begin(job);
+    else if (job->rows || call->command->opcode == LORA_CMD_RECURRENCE) status = begin(job);
     if (status != LORA_OK) fail(job, 0, status);
 }
 
@@ -163,6 +164,11 @@ static int native_experts(void *context, struct lora_unit_call *call) {
     return run_one(call, lora_experts_begin);
 }
 
+static int native_recurrence(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_recurrence_begin);
+}
+
 const struct lora_kernels lora_kernels_native = {
     .size = sizeof(struct lora_kernels),
     .name = "native",
@@ -171,5 +177,6 @@ const struct lora_kernels lora_kernels_native = {
     .attention = native_attention,
     .adapter = native_adapter,
     .experts = native_experts,
+    .recurrence = native_recurrence,
     .batch = native_batch,
 };

@@ -1,7 +1,9 @@
-/* The vector unit: each value of a row by itself. docs/numbers.md, 3.9, 3.10, 3.15. */
+/* The vector unit: each value of a row by itself. docs/numbers.md, 3.9, 3.10, 3.15,
+ * 3.18. */
 #include "job.h"
 
 #include "gelu_halves.h"
+#include "isa/exponential.h"
 #include "isa/half.h"
 #include "lora/coefficients.h"
 
@@ -45,6 +47,10 @@ static void geglu(const struct piece *p) {
     for (uint32_t i = 0; i < p->count; i++) p->x[i] = p->x[i] * p->z[i];
 }
 
+static void gate(const struct piece *p) {
+    for (uint32_t i = 0; i < p->count; i++) p->x[i] = p->x[i] * (1.0f / (1.0f + exp32(-p->z[i])));
+}
+
 struct operation {
     void (*apply)(const struct piece *p);
     bool two;                       /* has a z */
@@ -59,6 +65,7 @@ static const struct operation operations[] = {
     [LORA_VEC_GELU_ERF] = {gelu_erf, false, lora_gelu_erf_halves},
     [LORA_VEC_SWIGLU] = {swiglu, true, NULL},
     [LORA_VEC_GEGLU] = {geglu, true, NULL},
+    [LORA_VEC_GATE] = {gate, true, NULL},
 };
 
 /* Whether y may be written piece by piece: a row that it covers in part would be written before it

@@ -76,6 +76,14 @@ struct attention_job {
     uint8_t firsts[LORA_MAX_ROWS + 1];    /* where each group begins in `order`, then the end */
 };
 
+struct recurrence_job {
+    const struct lora_recurrence *command;
+    struct rows x, y;
+    const uint8_t *table;
+    float *memory;   /* of all threads */
+    uint64_t floats; /* of one */
+};
+
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */
 struct job_workspace {
     uint32_t used;
@@ -99,6 +107,7 @@ struct lora_job {
         struct attention_job attention;
         struct adapter_job adapter;
         struct experts_job experts;
+        struct recurrence_job recurrence;
     };
     _Atomic uint64_t failed; /* lowest item that failed, times 2^16, and its status; ~0 none */
     _Atomic uint32_t nonfinite_count, nonfinite_row;
@@ -132,6 +141,9 @@ int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);
 int lora_experts_begin(struct lora_job *job);
+int lora_recurrence_begin(struct lora_job *job);
+/* gated_delta.c; the job's command, x and y are set. */
+int lora_gated_delta_begin(struct lora_job *job);
 /* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
 int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
 /* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */

@@ -12,6 +12,7 @@ from lora_host.emu.adapter import adapter
 from lora_host.emu.attention import attention
 from lora_host.emu.matrix import matrix
 from lora_host.emu.mixture import experts
+from lora_host.emu.recurrent import recurrence
 from lora_host.emu.unit_call import UnitCall
 from lora_host.emu.vector import vector
 from lora_host.numerics import quiet
@@ -22,6 +23,7 @@ KERNELS: dict[str, Callable[[UnitCall], None]] = {
     "attention": attention,
     "adapter": adapter,
     "experts": experts,
+    "recurrence": recurrence,
 }
 _OK, _ERR_UNIT = abi.OK, abi.ERR_UNIT
 _failures: list[str] = []

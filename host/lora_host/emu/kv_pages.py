@@ -73,6 +73,11 @@ def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]
     return path
 
 
+def slots_of_path(call: UnitCall, slot: int) -> list[int]:
+    """Slots from the first uncommitted ancestor down to `slot`. ValueError for a cycle."""
+    return _chain(call, {-1: []}, slot)
+
+
 def _block_bytes(call: UnitCall) -> int:
     """Bytes of one block, whole lines: values, then with KV_INT8_HEADS one scale per position."""
     header = call.list
@@ -82,17 +87,19 @@ def _block_bytes(call: UnitCall) -> int:
     return padded(values) + (2 * TILE if header.kv_type == abi.KV_INT8_HEADS else 0)
 
 
-def kv_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:
+def kv_block(call: UnitCall, page: int, head: int, values: bool, plane: int = 0) -> NDArray[Any]:
     """One block as it is stored, FP16 or INT8: K as [head_dim, 32], V as [32, head_dim]."""
     header = call.list
-    bank, offset = _block_location(call, page, head, values)
+    bank, offset = _block_location(call, page, head, values, plane)
     shape = (TILE, header.head_dim) if values else (header.head_dim, TILE)
     return call.view(bank, offset, shape, np.float16 if header.kv_type == abi.KV_FP16 else np.int8)
 
 
-def _block_location(call: UnitCall, page: int, head: int, values: bool) -> tuple[int, int]:
-    """(bank, byte offset) of a block."""
-    header, layer = call.list, call.command.kv_layer
+def _block_location(
+    call: UnitCall, page: int, head: int, values: bool, plane: int = 0
+) -> tuple[int, int]:
+    """(bank, byte offset) of a block, `plane` planes behind the command's first."""
+    header, layer = call.list, call.command.kv_layer + plane
     first_bank, banks, line = header.kv_bank_first, header.kv_bank_count, header.kv_line
     if header.kv_spill_bank_count and page >= header.kv_spill_page:
         first_bank, banks = header.kv_spill_bank_first, header.kv_spill_bank_count
@@ -125,7 +132,7 @@ def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
     count = visible.committed + len(visible.slots) + 1
     keys = np.zeros((heads, head_dim, count), np.float32)
     values = np.zeros((heads, count, head_dim), np.float32)
-    pages = _page_table(call, visible.sequence)
+    pages = page_table(call, visible.sequence)
     for head in range(heads):
         for start in range(visible.first // TILE * TILE, visible.committed, TILE):
             end = min(start + TILE, visible.committed)
@@ -139,7 +146,7 @@ def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
     return keys, values
 
 
-def _page_table(call: UnitCall, sequence: int) -> NDArray[np.uint16]:
+def page_table(call: UnitCall, sequence: int) -> NDArray[np.uint16]:
     header = call.list
     offset = header.table_line * LINE_BYTES + sequence * padded(2 * header.max_tiles)
     table: NDArray[np.uint16] = call.view(header.table_bank, offset, (header.max_tiles,), np.uint16)

@@ -59,6 +59,12 @@ def _positions(call: UnitCall) -> F32:
     return np.array(rows).astype(np.float32)
 
 
+def _gate(call: UnitCall) -> None:
+    """x*(1/(1 + exp(-z)))."""
+    one = np.float32(1)
+    _store(call, _x(call) * (one / (one + numerics.exp32(-_z(call)))))
+
+
 def _embed(call: UnitCall) -> None:
     """FP16(token + position), or FP16(token) if the model has no position embedding."""
     c = call.command
@@ -183,4 +189,5 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_ROUTE_CHOSEN: mixture.route,
     abi.VEC_ADD_GATED: mixture.add_gated,
     abi.VEC_ROUTE_SIGMOID: mixture.route_sigmoid,
+    abi.VEC_GATE: _gate,
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import width
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.stage import describe_stage
 
 
 @dataclass(frozen=True)

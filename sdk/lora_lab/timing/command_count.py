@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
 from lora_lab.timing.control import VOTES
-from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import (
     Activate,
     AddGated,
@@ -21,17 +20,20 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
+    Recur,
     Rope,
     Route,
     ScaleLogits,
     StoreKv,
     row,
 )
+from lora_sdk.model.stage import describe_stage
 from lora_sdk.plan.collectives import reads_routed
 from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shares_segments
@@ -110,8 +112,8 @@ class _Counter:
             found += self.exchanges if exchanged else 0
         return found
 
-    def attend(self, attend: Attend) -> int:
-        """Of selected rows, q is packed."""
+    def attend(self, attend: Attend | GateHeads) -> int:
+        """Of selected rows, q or the gates are packed."""
         return 1 + attend.selected
 
     def store(self, store: StoreKv) -> int:
@@ -125,6 +127,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
     ExpertMatmul: _Counter.experts,
     StoreKv: _Counter.store,
     Attend: _Counter.attend,
+    GateHeads: _Counter.attend,
     **dict.fromkeys(
         (
             Embed,
@@ -138,6 +141,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
             Argmax,
             Route,
             AddGated,
+            Recur,
         ),
         _Counter.one,
     ),

@@ -33,6 +33,7 @@ from lora_lab.timing.vector_costs import vector_cost
 from lora_sdk.compile import isa
 from lora_sdk.model.weight_formats import of_precision, of_weight_type
 from lora_sdk.plan.collectives import Collective, LinkBytes, Span, add_traffic
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 if TYPE_CHECKING:
     from lora_sdk.plan.kv import KvLayout
@@ -174,7 +175,9 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
     if isinstance(command, isa.Gather):
         widths = command.share_unit, command.segment_unit, command.element_bytes
         return command.columns, *widths, command.span
-    return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes"))
+    if isinstance(command, isa.Recurrence):
+        return (command.form,)  # a model has recurrences of one form
+    return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes", "layers"))
 
 
 def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape) -> dict[str, Any]:
@@ -281,6 +284,19 @@ def _attention(
     }
 
 
+def _recurrence(
+    timing: ListTiming, command: isa.Recurrence, rows: int, step: StepShape
+) -> dict[str, Any]:
+    """Modelled as the moves of what positions keep: those that a row reads, and the state."""
+    each = 2 * command.key_heads * command.key_columns
+    each += command.value_heads * command.value_columns
+    state = FP32_BYTES * command.key_columns * command.value_heads * command.value_columns
+    size = command.kernel * each * FP16_BYTES + state
+    lines = rows * timing.board.kv.heads * math.ceil(size / abi.LINE_BYTES)
+    return {"category": ATTENTION, "start": timing.machine.start_cycles if rows else 0.0,
+            "compute": float(lines), "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
+
+
 def _vector(timing: ListTiming, command: isa.Vector, rows: int, step: StepShape) -> dict[str, Any]:
     machine, cost = timing.machine, vector_cost(command)
     columns = costs.vector_cycles(machine, rows, command.columns, cost.passes)
@@ -375,6 +391,7 @@ COSTS: dict[type[isa.Command], Callable[..., dict[str, Any]]] = {
     isa.Experts: _experts,
     isa.Vector: _vector,
     isa.Attention: _attention,
+    isa.Recurrence: _recurrence,
     isa.Gather: _gather,
     isa.KvStore: _kv_store,
     isa.KvCommit: _kv_commit,

@@ -42,11 +42,13 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
+    Recur,
     Rope,
     Route,
     ScaleLogits,
@@ -360,6 +362,18 @@ class _Builder:
             macs=costs.attention_macs(config.head_dim, heads, step.visible),
         )
 
+    def gate_heads(self, gate: GateHeads) -> None:
+        self._by_columns("gate heads", abi.VEC_GATE, self.heads * self.config.head_dim)
+
+    def recur(self, recur: Recur) -> None:
+        """Modelled as the moves of what positions keep: those that a row reads, and the state."""
+        config = self.config
+        assert config.recurrent is not None
+        columns = config.recurrent.kernel * config.recurrent.columns
+        state = config.recurrent.state_bytes / FP16_BYTES
+        size = (columns + state) * FP16_BYTES * self.kv_heads / config.kv_heads
+        self._moves(f"recurrence {recur.kind}", self.rows * math.ceil(size / abi.LINE_BYTES))
+
     def _by_columns(self, what: str, op: int, columns: float) -> None:
         """An operation of the vector lanes on columns of each row; included in the fitted start-ups
         of designs that are charged no such operations."""
@@ -453,6 +467,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Route: _Builder.route,
     ExpertMatmul: _Builder.experts,
     AddGated: _Builder.add_gated,
+    Recur: _Builder.recur,
+    GateHeads: _Builder.gate_heads,
 }
 
 

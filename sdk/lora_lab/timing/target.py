@@ -172,6 +172,11 @@ class StreamTarget:
                 f"design {design.name}: has no mixture of experts, which {config.architecture} is;"
                 " use an overlay's design, as own-u280"
             )
+        if config.recurrent is not None:
+            raise RequestError(
+                f"design {design.name}: has no layers without attention, as {config.architecture}"
+                " has; use an overlay's design, as own-u280"
+            )
         facts = board_facts(board)
         self.model = StreamModel(design, facts, config)
         self.name, self.board, self.boards = design.name, board, boards

@@ -56,6 +56,7 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_ROUTE_CHOSEN: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
     # sigmoids, sums of groups, the choice
     abi.VEC_ROUTE_SIGMOID: VectorCost(3, lambda machine: machine.sum_cycles + machine.rest_cycles),
+    abi.VEC_GATE: VectorCost(1, lambda machine: machine.rest_cycles),
     abi.VEC_ADD_GATED: VectorCost(1, lambda machine: machine.rest_cycles),
 }
 

@@ -38,11 +38,13 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     PackSelected,
+    Recur,
     Rope,
     Route,
     ScaleLogits,
@@ -226,8 +228,8 @@ class _Builder:
 
     def refuse(self, operation: Operation) -> None:
         raise RequestError(
-            f"{self.config.architecture}: the wide card has no mixture of experts; expected a model"
-            " without one"
+            f"{self.config.architecture}: the wide card has neither mixtures of experts nor layers"
+            " without attention; expected a model without them"
         )
 
     def follow(self, operation: Operation) -> None:
@@ -287,6 +289,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Route: _Builder.refuse,
     ExpertMatmul: _Builder.refuse,
     AddGated: _Builder.refuse,
+    Recur: _Builder.refuse,
+    GateHeads: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
     ),

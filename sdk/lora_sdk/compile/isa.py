@@ -172,6 +172,33 @@ class Attention(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recurrence(Command):
+    """MPU: a recurrence of the local KV heads over what the cache keeps of each position."""
+
+    STRUCT = "recurrence"
+    OPCODE = abi.CMD_RECURRENCE
+    UNIT = abi.UNIT_MPU
+
+    form: int
+    kernel: int
+    kv_layer: int
+    planes: int
+    key_heads: int
+    value_heads: int
+    key_columns: int
+    value_columns: int
+    x_offset: int
+    x_stride: int
+    y_offset: int
+    y_stride: int
+    y_first: int
+    y_columns: int
+    table_bank: int
+    table_line: int
+    eps: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class KvStore(Command):
     """DMA: the rows' K and V into their scratch slots."""
 

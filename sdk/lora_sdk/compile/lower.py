@@ -35,6 +35,9 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   matmuls have memory ports of their own, each layer has a KV_COMMIT, which the DMA unit runs before
   the layer's KV_STORE, beside its norm and matmul. It waits for the stream as the layer's first
   operation does: attention of the layer before is over, and its pages are those of other layers.
+- What a recurrence keeps of rows it stores in their slots itself, on the unit that reads it, in row
+  order. It waits for the DMA unit's KV_COMMIT, or for the tap behind it; the matmul that writes
+  `mix` comes before on its own unit. `mix` is read as `qkv`, `mixed` as `attention`.
 - The residual stream is written by the VFU, and once by PACK on the DMA. Taps read it on the DMA. A
   tap precedes its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention.
   PACK is the last layer's, in place, and comes right before the first command after attention that
@@ -84,7 +87,8 @@ def lower(
     ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
     by_layer = plan.overlay.channels > 0
-    part.builder.emit(KvCommit, None, what="kv commit", layers=int(by_layer))
+    first = config.planes(part.stage.layers.start) if by_layer else 0
+    part.moved = part.builder.emit(KvCommit, None, what="kv commit", layers=first)
     stream = lower_operations(part, part.block.before, lower_received(part))
     for layer, operations in zip(part.stage.layers, part.block.layers, strict=True):
         part.builder.layer = layer
@@ -103,8 +107,10 @@ def lower(
 
 
 def _commit_layer(part: Lowering, layer: int, stream: Event | None) -> None:
-    index = layer - part.stage.layers.start
-    part.builder.emit(KvCommit, stream, what="kv commit", kv_layer=index, layers=1)
+    index, planes = part.kv_layer(layer), part.config.planes(layer)
+    part.moved = part.builder.emit(
+        KvCommit, stream, what="kv commit", kv_layer=index, layers=planes
+    )
 
 
 def lower_until(
@@ -119,7 +125,7 @@ def lower_until(
     the last of these writes on chip, those of the board's own columns that lie in `part` are copied
     to where logits are returned."""
     found = Lowering(config, plan, rank, scales)
-    found.builder.emit(KvCommit, None, what="kv commit")
+    found.moved = found.builder.emit(KvCommit, None, what="kv commit")
     after: Event | None = None
     operations = tuple(islice(found.block.operations, count))
     for operation in operations:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
+from lora_sdk.compile.isa import KvStore, MoveRows, Recurrence, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
     qkv_columns,
@@ -23,7 +23,7 @@ from lora_sdk.compile.parts import Lowering
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
-from lora_sdk.plan.partition import shares_segments
+from lora_sdk.plan.partition import axis_columns, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 ACTIVATIONS = {
@@ -38,6 +38,10 @@ GATED = {
 SLOPES = {
     "bloom": abi.SLOPE_DISTANCE,
     "falcon": abi.SLOPE_BF16_POSITION,
+}
+RECURRENCES = {
+    "short_conv": abi.RECURRENCE_SHORT_CONV,
+    "gated_delta": abi.RECURRENCE_GATED_DELTA,
 }
 NORMS = {
     "layernorm": ("layer norm", abi.VEC_LN_SUMS, abi.VEC_LN_APPLY),
@@ -226,7 +230,7 @@ def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event 
         quantize_qkv(part, after, store),
         what="kv store",
         head_dim=part.config.head_dim,
-        kv_layer=store.layer - part.stage.layers.start,
+        kv_layer=part.kv_layer(store.layer),
         kv_heads=len(part.board.share.kv_heads),
         **store_operands(part, store.source),
     )
@@ -248,7 +252,7 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         what="attention",
         flags=part.flags(attend),
         head_dim=config.head_dim,
-        kv_layer=attend.layer - part.stage.layers.start,
+        kv_layer=part.kv_layer(attend.layer),
         q_heads=len(share.q_heads),
         q_first=share.q_heads.start,
         kv_heads=len(share.kv_heads),
@@ -259,6 +263,56 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         window=attend.window,
         cap=float_bits(attend.cap),
         **(_slopes(part) if attend.slopes else {}),
+    )
+
+
+def _gate_heads(part: Lowering, after: Event | None, gate: ops.GateHeads) -> Event | None:
+    share, target = part.board.share, part.own(gate.target)
+    columns = len(share.q_heads) * part.config.head_dim
+    source = part.own(gate.source)
+    before = columns + 2 * len(share.kv_heads) * part.config.head_dim
+    gates = OnchipBuffer(source.offset + before * FP16_BYTES, source.stride)
+    if gate.selected:
+        after = part.pack(after, "pack gates", gates, gates, columns * FP16_BYTES)
+    return part.builder.emit(
+        Vector,
+        after,
+        what="gate heads",
+        flags=part.flags(gate),
+        op=abi.VEC_GATE,
+        columns=columns,
+        **part.address("x", target),
+        **part.address("y", target),
+        **part.address("z", gates),
+    )
+
+
+def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | None:
+    config, recurrent, share = part.config, part.config.recurrent, part.board.share
+    assert recur.layer is not None and recurrent is not None
+    table, columns = part.board.tables[recur.table], part.columns(recur.target)
+    held = axis_columns(config, share, "mixed_values")
+    heads = max(1, recurrent.value_heads // config.kv_heads)
+    assert after is not None and after.unit == Recurrence.UNIT  # its matmul, on the same unit
+    return part.builder.emit(
+        Recurrence,
+        part.moved,
+        what=f"recurrence {recur.kind}",
+        form=RECURRENCES[recur.kind],
+        kernel=recurrent.kernel,
+        kv_layer=part.kv_layer(recur.layer),
+        planes=config.planes(recur.layer),
+        key_heads=recurrent.key_heads // config.kv_heads,
+        value_heads=heads,
+        key_columns=recurrent.keys // recurrent.key_heads if recurrent.key_heads else 0,
+        value_columns=recurrent.values // config.kv_heads // heads,
+        y_first=columns.start - held.start,
+        y_columns=len(columns),
+        table_bank=table.bank,
+        table_line=table.line,
+        eps=float_bits(recur.eps),
+        **part.address("x", part.own(recur.source)),
+        **part.address("y", part.own(recur.target)),
     )
 
 
@@ -432,6 +486,8 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.Rope: _rope,
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
+    ops.Recur: _recur,
+    ops.GateHeads: _gate_heads,
     ops.Activate: _activate,
     ops.AddResidual: _add_residual,
     ops.PackSelected: _pack,

@@ -37,6 +37,7 @@ class Lowering:
         self.block = self.board.share.block(config)
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
+        self.moved: Event | None = None  # the DMA unit's last KV_COMMIT or copy of results
         self.alone = plan.stage_boards == 1
         self.queries_last = plan.overlay.channels > 0 and kv_of(config).static
         """Rows of q are rotated and quantized behind KV_STORE, which does not wait for them."""
@@ -44,6 +45,10 @@ class Lowering:
         self.queries: Event | None = None  # of q's own matmul, behind that of k and v
         self._gathers = list(_gathers(plan, rank))
         self._gathered = 0
+
+    def kv_layer(self, layer: int) -> int:
+        """The first of a layer's planes in the board's cache."""
+        return len(self.config.planes_of(range(self.stage.layers.start, layer)))
 
     # Addresses.
 
@@ -193,7 +198,7 @@ class Lowering:
     ) -> None:
         """Copies FP16 columns of the rows of `source` into the results; nothing for no columns."""
         if columns:
-            self.builder.emit(
+            self.moved = self.builder.emit(
                 MoveRows,
                 after,
                 what=what,

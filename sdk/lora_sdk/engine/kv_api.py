@@ -47,6 +47,7 @@ class KvApi:
         """K and V of a sequence's committed positions, K in the checkpoint's column order.
         RequestError if the sequence is not open, or has given back pages that no row sees any
         more; errors of the boards pass through."""
+        self._check_attention()
         with self._lock:
             kv = self._stepper.tried(lambda: self._read(sequence))
         if kv.k_scales is None and kv.kind != "fp16":
@@ -63,6 +64,7 @@ class KvApi:
         tokens = check_token_ids(tokens, self._opened.config.vocabulary)
         if not tokens:
             raise RequestError("no tokens to import; expected at least one")
+        self._check_attention()
         config = self._opened.config
         check_arrays(kv, config, len(tokens), self._opened.runner.attention_scales)
         own = _copied(kv).with_columns(self._file_columns)
@@ -78,6 +80,15 @@ class KvApi:
                     self._cache.close(sequence)
                 raise
         return sequence
+
+    def _check_attention(self) -> None:
+        """RequestError: layers that keep something else than K and V."""
+        config = self._opened.config
+        if config.recurrent is not None:
+            raise RequestError(
+                f"{config.architecture}: K and V cannot be exported or imported, since some layers"
+                " keep a state in their place; expected a model with attention in every layer"
+            )
 
     def _read(self, sequence: int) -> KvArrays:
         self._stepper.compute(sequence)

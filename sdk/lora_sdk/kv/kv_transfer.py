@@ -57,7 +57,7 @@ class KvTransfer:
         for board in self._opened.plan.boards:
             if not board.share.kv_heads:
                 continue
-            held = board.share.stage.layers
+            held = self._opened.plan.config.planes_of(board.share.stage.layers)
             own_layers = range(max(layers.start, held.start), min(layers.stop, held.stop))
             if not own_layers:
                 continue

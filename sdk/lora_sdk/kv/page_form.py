@@ -13,7 +13,7 @@ from lora_sdk.model.kv_formats import KvKind, kv_format
 
 @dataclass(frozen=True)
 class PageForm:
-    """A model's KV cache: its type, layers, KV heads and their size. The same on any boards."""
+    """A model's KV cache: its type, planes, KV heads and their size. The same on any boards."""
 
     kind: KvKind
     layers: int

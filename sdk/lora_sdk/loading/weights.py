@@ -26,6 +26,7 @@ from lora_sdk.loading.quantized import (
     scale_table,
     tile_parts,
 )
+from lora_sdk.loading.recurrence import recurrence_table
 from lora_sdk.model.alibi import slope_table
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.quantization import ActivationScales
@@ -109,6 +110,8 @@ class Loader:
                     self._write_load(partial(self._load_rope, board, table))
                 if table.spec.kind == "wide":
                     self._write_load(partial(self._load_wide, board, table))
+                if table.spec.kind == "recurrence":
+                    self._write_load(partial(self._load_recurrence, board, table))
             if "slopes" in board.tables:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
@@ -341,6 +344,12 @@ class Loader:
         heads = board.share.q_heads
         rows = slope_table(self._plan.config)[heads.start : heads.stop].reshape(1, -1)
         raw = pack_rows(rows, placed.spec.row_bytes).reshape(-1)
+        return [self._write(board, placed, raw)]
+
+    def _load_recurrence(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
+        """Writes the weights of a layer's recurrence."""
+        name = placed.spec.name.removesuffix(".table")
+        raw = recurrence_table(self._weights, self._plan.config, board.share, name)
         return [self._write(board, placed, raw)]
 
     def _load_wide(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from lora_host.errors import ModelError
+from lora_sdk.model.block_checks import check_experts, check_recurrent
 from lora_sdk.model.operations import (
     Activate,
     AddGated,
@@ -24,12 +25,14 @@ from lora_sdk.model.operations import (
     CapLogits,
     Embed,
     ExpertMatmul,
+    GateHeads,
     Matmul,
     Norm,
     NormHeads,
     Operation,
     Output,
     PackSelected,
+    Recur,
     Rope,
     Route,
     ScaleLogits,
@@ -37,8 +40,7 @@ from lora_sdk.model.operations import (
     matmuls,
     width,
 )
-from lora_sdk.model.quantization import FP16, Quantization
-from lora_sdk.model.spec import ExpertConfig, ModelConfig
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, Recurrence, RecurrentConfig
 
 
 @dataclass(frozen=True)
@@ -102,48 +104,6 @@ def describe(config: ModelConfig) -> Block:
     return _Description(config).block()
 
 
-@lru_cache(maxsize=256)
-def describe_stage(config: ModelConfig, layers: range, all_rows: bool = False) -> Block:
-    """The operations of some layers, and with the first and the last of them what comes before and
-    after the layers. ARGMAX, of no columns, is in every stage: each board writes its record.
-    `all_rows`: the last layer's output is needed of all rows, not of the selected ones alone."""
-    whole = describe(config) if all_rows else _last_selected(describe(config))
-    if len(layers) == config.layers:
-        return whole
-    return replace(
-        whole,
-        before=whole.before if layers.start == 0 else (),
-        layers=whole.layers[layers.start : layers.stop],
-        after=whole.after if layers.stop == config.layers else whole.after[-1:],
-    )
-
-
-def _last_selected(whole: Block) -> Block:
-    """`whole` with the last layer on the selected rows alone, from where its K and V are stored:
-    nothing reads what it makes of the others. Their stream is packed after the last operation that
-    may still send it, before the first that reads it."""
-    layer = whole.layers[-1]
-    stored = 1 + next(at for at, one in enumerate(layer) if isinstance(one, StoreKv))
-    behind = [replace(one, selected=True) for one in layer[stored:]]
-    reads = next(at for at, one in enumerate(behind) if _reads(one, whole.stream))
-    pack = PackSelected(
-        layer=layer[0].layer, selected=True, source=whole.stream, target=whole.stream
-    )
-    packed, *after = whole.after
-    output = behind[-1]
-    assert isinstance(packed, PackSelected) and isinstance(output, AddResidual | Norm)
-    behind[-1] = replace(output, target=packed.target)
-    last = (*layer[:stored], *behind[:reads], pack, *behind[reads:])
-    return replace(whole, layers=(*whole.layers[:-1], last), after=tuple(after))
-
-
-def _reads(operation: Operation, stream: Buffer) -> bool:
-    """Whether an operation behind attention reads the stream as it was before the layer."""
-    if isinstance(operation, AddResidual):
-        return operation.stream == stream
-    return isinstance(operation, Norm) and operation.source == stream
-
-
 RESIDUAL = Buffer("residual", ("hidden",))
 INPUT = Buffer("input", ("hidden",), gathered=True)
 QKV = Buffer("qkv", ("heads", "kv_heads", "kv_heads"))
@@ -160,6 +120,16 @@ EXPERT_UP = Buffer("expert_up", ("chosen_ffn", "chosen_ffn"))
 EXPERT_FFN = Buffer("expert_ffn", ("chosen_ffn",), gathered=True)
 SHARED_UP = Buffer("shared_up", ("shared_ffn", "shared_ffn"))
 SHARED_FFN = Buffer("shared_ffn", ("shared_ffn",), gathered=True)
+MIXED = Buffer("mixed", ("mixed",), gathered=True)
+MIX: Mapping[Recurrence, Buffer] = {
+    "short_conv": Buffer("mix", ("mixed_values", "mixed_values", "mixed")),
+    "gated_delta": Buffer(
+        "mix",
+        ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
+    ),
+}
+MIX_PARTS: Mapping[Recurrence, str] = {"short_conv": "bxc", "gated_delta": "qkvabz"}
+"""Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
 
@@ -180,6 +150,11 @@ class _Description:
     def up(self) -> Buffer:
         """What the activation reads: gate and up side by side, or up alone."""
         return Buffer("up", ("ffn", "ffn") if self.config.gated else ("ffn",))
+
+    @property
+    def qkv(self) -> Buffer:
+        """q, k and v side by side and, where attention's output has one, its gate."""
+        return replace(QKV, axes=(*QKV.axes, "heads")) if self.config.output_gate else QKV
 
     @property
     def router(self) -> Buffer:
@@ -217,14 +192,17 @@ class _Description:
         if self.config.embed_norm and (self._projected or self._stream is not RESIDUAL):
             raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
                              " expected neither")  # fmt: skip
-        self._check_experts()
-        buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
+        check_experts(self.config)
+        buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
         if self.config.experts is not None:
             dense = len(self.config.experts.layers) < self.config.layers
             mlp = [self.up, FFN] if dense else []
             shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
-            buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
+            buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
                        EXPERT_UP, EXPERT_FFN, *shared, PACKED, HEAD]  # fmt: skip
+        if self.config.recurrent is not None:
+            check_recurrent(self.config, self.config.recurrent)
+            buffers += [MIX[self.config.recurrent.kind], MIXED]
         return Block(
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
@@ -232,31 +210,6 @@ class _Description:
             tuple(tuple(self._layer(layer)) for layer in range(self.config.layers)),
             tuple(self._after()),
         )
-
-    def _check_experts(self) -> None:
-        """Experts are gated by SiLU, without biases, in layers one after the other. Routers are
-        FP16, and no expert has its inputs in an order of its own."""
-        config = self.config
-        if config.experts is None:
-            return
-        plain = config.gated and not config.mlp_bias and config.residual == "sequential"
-        if not plain or config.activation != "silu":
-            raise ModelError("experts with biases, without SwiGLU or with a parallel residual;"
-                             " expected SwiGLU without biases, sequential")  # fmt: skip
-        for layer in sorted(config.experts.layers):
-            self._check_formats(layer, config.experts)
-
-    def _check_formats(self, layer: int, experts: ExpertConfig) -> None:
-        found = self.config.quantization or Quantization("fp16")
-        routers = (f"layer.{layer}.router", f"layer.{layer}.shared_gate")
-        form = found.fused(routers[: 1 + experts.shared_gate])
-        if form != FP16:
-            raise ModelError(f"{routers[0]}: is {form}; expected a router in FP16, BF16 or FP32:"
-                             " add it to ignore")  # fmt: skip
-        first = f"layer.{layer}.expert.0.up"
-        if first in found.act_order:
-            raise ModelError(f"{first}: experts with their inputs in an order of their own"
-                             " (act-order) are not supported; expected plain groups")  # fmt: skip
 
     def _before(self) -> Iterator[Operation]:
         """The first residual: token and position embeddings, through project_in if there is one."""
@@ -314,24 +267,44 @@ class _Description:
             scale=scale,
         )
 
+    def _recurrence(self, layer: int, recurrent: RecurrentConfig) -> Iterator[Operation]:
+        lead, kind = f"layer.{layer}", recurrent.kind
+        mix = MIX[kind]
+        outputs = tuple(
+            Output(f"{lead}.mix.{part}", axis)
+            for part, axis in zip(MIX_PARTS[kind], mix.axes, strict=True)
+        )
+        yield self._matmul(f"{lead}.mix", INPUT, mix, outputs, False, layer)
+        yield Recur(layer=layer, name=f"{lead}.mix", source=mix, target=MIXED, kind=kind,
+                    eps=self.config.norm_eps)  # fmt: skip
+        yield self._plain(f"{lead}.mix.o", MIXED, BRANCH, False, layer)
+
     def _attention(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
-        axes: tuple[tuple[str, Axis], ...] = (("q", "heads"), ("k", "kv_heads"), ("v", "kv_heads"))
-        outputs = tuple(Output(f"{lead}.{name}", axis) for name, axis in axes)
-        yield self._matmul(f"{lead}.qkv", INPUT, QKV, outputs, config.qkv_bias, layer)
+        if config.recurrent is not None and config.recurs(layer):
+            yield from self._recurrence(layer, config.recurrent)
+            return
+        qkv = self.qkv
+        outputs = tuple(
+            Output(f"{lead}.{name}", axis)
+            for name, axis in zip(("q", "k", "v", "q_gate"), qkv.axes, strict=False)
+        )
+        yield self._matmul(f"{lead}.qkv", INPUT, qkv, outputs, config.qkv_bias, layer)
         yield from self._norm_heads(layer)
         if config.rope is not None and layer not in config.unrotated:
             table = "rope_local" if layer in config.local_layers else "rope"
-            yield Rope(layer=layer, target=QKV, table=table)
-        yield StoreKv(layer=layer, source=QKV)
+            yield Rope(layer=layer, target=qkv, table=table)
+        yield StoreKv(layer=layer, source=qkv)
         yield Attend(
             layer=layer,
-            source=QKV,
+            source=qkv,
             target=ATTENTION,
             window=config.window(layer),
             slopes=config.alibi is not None,
             cap=config.score_cap,
         )
+        if config.output_gate:
+            yield GateHeads(layer=layer, source=qkv, target=ATTENTION)
         yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
 
     def _norm_heads(self, layer: int) -> Iterator[NormHeads]:
@@ -340,7 +313,7 @@ class _Description:
         for part in parts if self.config.head_norms != "none" else ():
             name = f"layer.{layer}.{part}_norm"
             yield NormHeads(
-                layer=layer, name=name, target=QKV, part=part, whole=whole,
+                layer=layer, name=name, target=self.qkv, part=part, whole=whole,
                 one_plus=self.config.one_plus,
             )  # fmt: skip
 

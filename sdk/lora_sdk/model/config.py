@@ -22,6 +22,7 @@ from lora_sdk.model import (
     granite,
     granitemoe,
     granitemoeshared,
+    lfm2,
     llama,
     mixtral,
     mpt,
@@ -33,7 +34,9 @@ from lora_sdk.model import (
     qwen2,
     qwen2_moe,
     qwen3,
+    qwen3_5,
     qwen3_moe,
+    qwen3_next,
     smollm3,
     stablelm,
     starcoder2,
@@ -111,6 +114,9 @@ _FAMILIES: dict[str, Family] = {
     "qwen2_moe": qwen2_moe,
     "granitemoeshared": granitemoeshared,
     "glm4_moe": glm4_moe,
+    "lfm2": lfm2,
+    "qwen3_next": qwen3_next,
+    "qwen3_5_text": qwen3_5,
 }
 
 

@@ -64,9 +64,10 @@ def read_shared(
 
 
 def gated_sources(config: ModelConfig) -> dict[str, Source]:
-    """Those of the experts, and of a shared one with its gate."""
+    """Those of the experts, and of a shared one with its gate; of a model without any LLaMA's."""
+    if config.experts is None:
+        return llama.sources(config)
     found, experts, d = expert_sources(config), config.experts, config.hidden
-    assert experts is not None
     for layer in sorted(experts.layers):
         lead, name = f"layers.{layer}.mlp.shared_expert", f"layer.{layer}"
         found[f"{name}.shared_gate"] = linear(f"{lead}_gate.weight", d, 1)

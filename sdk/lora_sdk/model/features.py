@@ -29,6 +29,12 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ("experts", lambda c: c.experts is not None),
     ("sigmoid routing", lambda c: c.experts is not None and c.experts.sigmoid is not None),
     ("a shared expert", lambda c: c.experts is not None and c.experts.shared > 0),
+    ("short convolutions", lambda c: c.recurrent is not None and c.recurrent.kind == "short_conv"),
+    (
+        "gated delta rules",
+        lambda c: c.recurrent is not None and c.recurrent.kind == "gated_delta",
+    ),
+    ("output gates", lambda c: c.output_gate),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),
     ("learned positions", lambda c: c.position_rows > 0),

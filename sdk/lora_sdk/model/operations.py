@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from lora_sdk.model.spec import Activation, ModelConfig, NormKind, SigmoidRouting
+from lora_sdk.model.spec import Activation, ModelConfig, NormKind, Recurrence, SigmoidRouting
 
 Axis = Literal[
     "hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary",
     "experts", "chosen", "expert_ffn", "chosen_ffn", "shared_ffn", "shared_gate",
+    "mixed", "mixed_values", "mixed_keys", "mixed_heads",
 ]  # fmt: skip
 """What a range of columns consists of. Boards shard it by heads or by units of columns; every board
 has all of `experts`, `shared_gate` and `chosen`. `expert_ffn` is of one expert,
-`chosen_ffn` of each expert that a row has chosen: column by column, side by side."""
+`chosen_ffn` of each expert that a row has chosen: column by column, side by side. Of a recurrence:
+`mixed`, what comes out of it, goes with the query heads; what goes into it with the KV heads."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,31 @@ class Attend(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GateHeads(Operation):
+    """target = FP16(target*sigmoid(gate)), the gate the last columns of source."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recur(Operation):
+    """target = what the layer's recurrence makes of source and of earlier positions, of which the
+    cache keeps what it needs. The last columns of source are the gate of the target's."""
+
+    name: str
+    source: Buffer
+    target: Buffer
+    kind: Recurrence
+    eps: float
+
+    @property
+    def table(self) -> str:
+        """The board's table of its weights."""
+        return f"{self.name}.table"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Activate(Operation):
     """target = activation of source; if `gated`, that of its first half times its second half."""
 
@@ -282,7 +309,7 @@ class Argmax(Operation):
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
     PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
-    AddGated,
+    AddGated, Recur, GateHeads,
 )  # fmt: skip
 Row = TypeVar("Row")
 
@@ -311,6 +338,8 @@ def width(config: ModelConfig, axis: Axis) -> int:
     experts = config.experts
     count, chosen, ffn = (experts.count, experts.chosen, experts.ffn) if experts else (0, 0, 0)
     shared, gates = (experts.shared, int(experts.shared_gate)) if experts else (0, 0)
+    recurrent = config.recurrent
+    values, keys = (recurrent.values, recurrent.keys) if recurrent else (0, 0)
     return {
         "hidden": config.hidden,
         "embed": config.embed_dim,
@@ -324,4 +353,8 @@ def width(config: ModelConfig, axis: Axis) -> int:
         "chosen_ffn": ffn * chosen,
         "shared_ffn": shared,
         "shared_gate": gates,
+        "mixed": values,
+        "mixed_values": values,
+        "mixed_keys": keys,
+        "mixed_heads": recurrent.value_heads if recurrent else 0,
     }[axis]

@@ -8,7 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from lora_host import abi
 from lora_sdk.model.quantization import Quantization
+
+PAGE_POSITIONS: int = abi.TILE_POSITIONS
+FP16_BYTES, FP32_BYTES = 2, 4
 
 NormKind = Literal["layernorm", "rmsnorm"]
 Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
@@ -16,6 +20,7 @@ Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
 BranchNorms = Literal["none", "alone", "both"]
+Recurrence = Literal["short_conv", "gated_delta"]
 RopeKind = Literal["default", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
@@ -73,6 +78,34 @@ class ExpertConfig:
 
 
 @dataclass(frozen=True)
+class RecurrentConfig:
+    """`layers` that mix a text's positions by a recurrence in place of attention: a short
+    convolution of `kernel` positions (docs/numbers.md, 3.17), or a gated delta rule behind one
+    (3.18). `values`: columns that come out of it, of `value_heads` heads; `keys`: columns of q, and
+    of k, of `key_heads` heads. The short convolution has neither heads nor keys."""
+
+    kind: Recurrence
+    layers: frozenset[int]
+    kernel: int
+    values: int
+    keys: int = 0
+    key_heads: int = 0
+    value_heads: int = 0
+
+    @property
+    def columns(self) -> int:
+        """Columns that a position keeps: B*x; or q, k and v before the convolution, a and b."""
+        return 2 * self.keys + self.values + 2 * self.value_heads
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the state behind a position, FP32; 0: the positions' columns are all there is."""
+        if self.kind == "short_conv":
+            return 0
+        return FP32_BYTES * (self.keys // self.key_heads) * self.values
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """A model as the engine computes it; sizes are in elements.
 
@@ -93,8 +126,9 @@ class ModelConfig:
     residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
     `logit_cap` bound scores and logits softly, 0: not. `extra_layers`: how many layers behind the
     last the files may have, which are not read (of multi-token prediction). `experts`: the layers
-    that have some, and which; `ffn` is the other layers' inner size. `quantization` is None if
-    everything is FP16.
+    that have some, and which; `ffn` is the other layers' inner size. `recurrent`: the layers that
+    have no attention, and what they have. `output_gate`: attention's output is multiplied by a
+    sigmoid, of a gate beside q. `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -144,6 +178,8 @@ class ModelConfig:
     logit_cap: float = 0.0
     extra_layers: int = 0
     experts: ExpertConfig | None = None
+    recurrent: RecurrentConfig | None = None
+    output_gate: bool = False
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
@@ -152,6 +188,40 @@ class ModelConfig:
     def window(self, layer: int) -> int:
         """Positions that a row sees in `layer`, itself included; 0 for all."""
         return self.windows[layer] if self.windows else 0
+
+    def recurs(self, layer: int) -> bool:
+        """Whether `layer` has a recurrence in place of attention."""
+        return self.recurrent is not None and layer in self.recurrent.layers
+
+    def planes(self, layer: int) -> int:
+        """How often `layer` has K and V's room in the pages of the cache: once with attention; as
+        often as what it keeps of its positions needs, and behind that its state."""
+        if self.recurrent is None or layer not in self.recurrent.layers:
+            return 1
+        return self.position_planes + self.state_planes
+
+    def planes_of(self, layers: range) -> range:
+        """The planes of consecutive layers among those of all."""
+        first = sum(map(self.planes, range(layers.start)))
+        return range(first, first + sum(map(self.planes, layers)))
+
+    @property
+    def all_planes(self) -> int:
+        """Planes of all layers."""
+        return len(self.planes_of(range(self.layers)))
+
+    @property
+    def position_planes(self) -> int:
+        """Planes of a recurrent layer for what it keeps of each position."""
+        assert self.recurrent is not None
+        return -(-self.recurrent.columns // (2 * self.kv_heads * self.head_dim))
+
+    @property
+    def state_planes(self) -> int:
+        """Planes of a recurrent layer for its state at a page's end."""
+        assert self.recurrent is not None
+        each = 2 * PAGE_POSITIONS * FP16_BYTES * self.kv_heads * self.head_dim
+        return -(-self.recurrent.state_bytes // each)
 
     def rope_of(self, layer: int) -> RopeConfig | None:
         """Rotary positions of `layer`."""

@@ -70,7 +70,7 @@ def open_offload(options: EngineOptions, opened: OpenedModel) -> KvOffload | Non
     if options.kv_offload is None:
         return None
     config = opened.config
-    form = PageForm(kv_of(config).name, config.layers, config.kv_heads, config.head_dim)
+    form = PageForm(kv_of(config).name, config.all_planes, config.kv_heads, config.head_dim)
     count = int(options.kv_offload * GIB) // form.page_bytes
     if not count:
         raise RequestError(

@@ -313,7 +313,8 @@ class EngineOptions:
     def held(self, config: ModelConfig) -> ModelConfig:
         """A model as these boards may hold it. No hardware source multiplies the blocks of GGUF
         files, so an overlay that lists them is chosen for emulated units alone. RequestError: a
-        mixture of experts on other boards, since no hardware source has units for it."""
+        mixture of experts, or layers without attention, on other boards, since no hardware source
+        has units for them."""
         from lora_host.device_uri import board_type
         from lora_sdk.model.quantization import without_blocks
 
@@ -324,6 +325,12 @@ class EngineOptions:
             raise RequestError(
                 f"{config.architecture}: the hardware source has no mixture of experts, and {found}"
                 " would need it; use emulated boards with kernels 'native' or 'numpy'"
+            )
+        if config.recurrent is not None and not modelled:
+            found = "kernels 'rtl'" if emulated else ", ".join(self.uris)
+            raise RequestError(
+                f"{config.architecture}: the hardware source has no layers without attention, and"
+                f" {found} would need them; use emulated boards with kernels 'native' or 'numpy'"
             )
         known = self.overlay is not None or modelled
         return config if known and self.gguf_weights == "blocks" else without_blocks(config)

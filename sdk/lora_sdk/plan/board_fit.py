@@ -142,7 +142,7 @@ class BoardFit:
             bank_first=self.banks.weight_first,
             bank_count=self.banks.weight_count,
             line=line,
-            layers=len(self.share.stage.layers),
+            layers=len(self.config.planes_of(self.share.stage.layers)),
             heads=len(self.share.kv_heads),
             head_dim=self.config.head_dim,
             pages=pages,

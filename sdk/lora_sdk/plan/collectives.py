@@ -144,7 +144,8 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
         unit *= ops.width(config, "chosen") if axis == "chosen_ffn" else 1
-        share = config.head_dim if axis == "heads" else unit
+        by_heads = {"heads": config.head_dim, "mixed": ops.width(config, "mixed") // config.heads}
+        share = by_heads.get(axis, unit)
         size = element_bytes(config, matmul, adapters, context.boards)
         if size == 1 and matmul_format(config, matmul).dynamic:
             what = f"{matmul.name} maxima"
@@ -169,7 +170,7 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
-         ops.AddGated),
+         ops.AddGated, ops.Recur, ops.GateHeads),
         _none,
     ),
 }  # fmt: skip

@@ -108,6 +108,8 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Activate: (1, 0),
     ops.AddResidual: (1, 0),
     ops.AddGated: (1, 0),
+    ops.Recur: (1, 0),
+    ops.GateHeads: (2, 0),  # gates packed
     ops.PackSelected: (1, 0),
     ops.ScaleLogits: (1, 0),
     ops.CapLogits: (1, 0),

@@ -123,7 +123,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
-         ops.AddGated),
+         ops.AddGated, ops.Recur, ops.GateHeads),
         _none,
     ),
 }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_host.naming import counted
-from lora_sdk.model.block import describe_stage
 from lora_sdk.model.operations import width
+from lora_sdk.model.stage import describe_stage
 
 if TYPE_CHECKING:
     from lora_sdk.model.block import Block
@@ -91,6 +91,8 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
     if axis in ("heads", "kv_heads"):
         heads = share.q_heads if axis == "heads" else share.kv_heads
         return range(heads.start * config.head_dim, heads.stop * config.head_dim)
+    if axis.startswith("mixed"):
+        return _mixed_columns(config, share, axis)
     if axis in ("experts", "chosen", "shared_gate"):
         return range(width(config, axis))
     if axis == "chosen_ffn":
@@ -105,6 +107,15 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
         "vocabulary": share.vocabulary,
     }
     return found[axis]
+
+
+def _mixed_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
+    """The columns of a recurrence that go with the share's query heads, or with its KV heads."""
+    columns = width(config, axis)
+    of_queries = axis == "mixed"
+    heads = share.q_heads if of_queries else share.kv_heads
+    count = config.heads if of_queries else config.kv_heads
+    return range(heads.start * columns // count, heads.stop * columns // count)
 
 
 def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:

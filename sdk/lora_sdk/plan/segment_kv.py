@@ -46,7 +46,7 @@ def token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: int = 
 
 def config_token_bytes(config: ModelConfig, element_bytes: int = 2) -> int:
     """K and V of one position of a model."""
-    return token_bytes(config.layers, config.kv_heads, config.head_dim, element_bytes)
+    return token_bytes(config.all_planes, config.kv_heads, config.head_dim, element_bytes)
 
 
 def standard_bytes(load: BeamLoad, token: int) -> int:

@@ -108,7 +108,9 @@ class TableSpec:
     first one's `parts`), the order of a matrix's inputs, a vector in FP32 (`wide`)."""
 
     name: str
-    kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "wide"]
+    kind: Literal[
+        "bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "wide", "recurrence"
+    ]
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
@@ -132,7 +134,7 @@ class TableSpec:
     @property
     def computed(self) -> bool:
         """Whether loading computes it; otherwise it is a copy of one tensor in FP16."""
-        return self.kind in ("rope", "slopes", "scales", "permutation", "wide")
+        return self.kind in ("rope", "slopes", "scales", "permutation", "wide", "recurrence")
 
 
 def padded(count: int) -> int:
@@ -271,6 +273,26 @@ def _route(at: _Context, route: ops.Route) -> Iterator[TableSpec]:
         yield TableSpec(route.bias, "wide", 1, whole, FP32_BYTES)
 
 
+def _recur(at: _Context, recur: ops.Recur) -> Iterator[TableSpec]:
+    """What lora_recurrence's table holds, as bytes."""
+    whole = (Part(recur.table, 0, recurrence_bytes(at.config, at.share)),)
+    yield TableSpec(recur.table, "recurrence", 1, whole, 1)
+
+
+def recurrence_bytes(config: ModelConfig, share: Share) -> int:
+    """Bytes of a board's table of a recurrence: a line of the convolution's weights for each of its
+    positions; A and dt_bias of the value heads; the norm's gamma."""
+    recurrent = config.recurrent
+    assert recurrent is not None
+    axes: tuple[ops.Axis, ...] = ("mixed_keys", "mixed_keys", "mixed_values")
+    columns = sum(len(axis_columns(config, share, axis)) for axis in axes)
+    size = recurrent.kernel * padded(columns * FP16_BYTES)
+    if recurrent.kind == "gated_delta":
+        size += 2 * padded(len(axis_columns(config, share, "mixed_heads")) * FP32_BYTES)
+        size += padded(recurrent.values // recurrent.value_heads * FP16_BYTES)
+    return size
+
+
 def _none(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     return iter(())
 
@@ -284,15 +306,16 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
     ops.Attend: _attend,
+    ops.Recur: _recur,
     ops.Route: _route,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.AddGated),
+         ops.CapLogits, ops.Argmax, ops.AddGated, ops.GateHeads),
         _none,
     ),
 }  # fmt: skip
 PLACED = {"embedding": 0, "rope": 1, "slopes": 1, "bias": 2, "scales": 2, "permutation": 2,
-          "norm": 3, "wide": 3}  # fmt: skip
+          "norm": 3, "wide": 3, "recurrence": 3}  # fmt: skip
 """The order of kinds in the banks."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
+from lora_host.errors import RequestError
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.worker_name import parse_worker
 from lora_sdk.optional import required_module
@@ -45,6 +46,11 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
     if options.prefill is None:
         return None
     name = parse_worker(options.prefill, options.prefill_is_fast)
+    if opened.config.recurrent is not None and (options.prefill_is_fast or name.device is not None):
+        raise RequestError(
+            f"prefill {name.text!r}: does not compute the state of layers without attention, as"
+            f" {opened.config.architecture} has; use prefill 'boards:N', or none"
+        )
     if options.prefill_is_fast:
         computer = _torch_workers(name).open_fast(options, opened, name.text)
         return Worker(f"{name.text} (fast)", computer)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.errors import ModelError
 from lora_host.numerics import gelu, silu, soft_cap
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
@@ -282,6 +283,12 @@ class _Pass:
                     found[part][rows, slots] = y
         self.rows[op.target.name] = tuple(part.reshape(len(x), -1) for part in found)
 
+    def refuse(self, op: ops.Operation) -> None:
+        raise ModelError(
+            "lora quantize does not compute layers without attention; open a folder that another"
+            " tool has quantized"
+        )
+
     def add_gated(self, op: ops.AddGated) -> None:
         gate = self.rows[op.gate.name][1]
         share = np.float32(1) / (np.float32(1) + np.exp(-gate))
@@ -309,6 +316,8 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.Route: _Pass.route,
     ops.ExpertMatmul: _Pass.experts,
     ops.AddGated: _Pass.add_gated,
+    ops.Recur: _Pass.refuse,
+    ops.GateHeads: _Pass.refuse,
 }
 
 

@@ -377,7 +377,10 @@ OPERATIONS: dict[int, Test] = {
 }
 """The test of each operation."""
 UNTESTED = frozenset(
-    {abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN, abi.VEC_ROUTE_SIGMOID, abi.VEC_ADD_GATED}
+    {
+        *(abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN, abi.VEC_ROUTE_SIGMOID, abi.VEC_ADD_GATED),
+        abi.VEC_GATE,
+    }
 )
 """Operations of mixtures of experts, which emulated boards alone have: no card is asked."""
 TESTS = (*OPERATIONS.values(), Test("VFU", "RMSNorm by 1 + gamma", _rms_one_plus, weights=HALF))

@@ -1,0 +1,28 @@
+"""Fields of families of which some layers have no attention."""
+
+from __future__ import annotations
+
+from lora_host import abi
+from lora_sdk.model.fields import Fields
+from lora_sdk.model.source import Source
+from lora_sdk.model.spec import ModelConfig
+
+MAX_KERNEL: int = abi.MAX_CONVOLUTION
+
+
+def read_layer_kinds(fields: Fields, layers: int, kind: str, other: str) -> frozenset[int]:
+    """The layers that layer_types calls `kind`; the rest it calls `other`. ModelError: another
+    name, a list of another length."""
+    kinds = fields.raw("layer_types")[1]
+    known = isinstance(kinds, list) and all(one in (kind, other) for one in kinds)
+    if not known or len(kinds) != layers:
+        raise fields.error("layer_types", kinds, f"{layers} of {kind}, {other}")
+    return frozenset(layer for layer, one in enumerate(kinds) if one == kind)
+
+
+def without_attention(config: ModelConfig, found: dict[str, Source]) -> dict[str, Source]:
+    """`found` without the attention's tensors of layers that have none."""
+    names = ("q", "k", "v", "o", "q_norm.gamma", "k_norm.gamma")
+    layers = config.recurrent.layers if config.recurrent is not None else frozenset()
+    dropped = {f"layer.{layer}.{name}" for layer in layers for name in names}
+    return {name: source for name, source in found.items() if name not in dropped}
