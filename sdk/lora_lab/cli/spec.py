@@ -100,7 +100,7 @@ def design(
     from lora_lab.spec_tuning.roofline import roofline
     from lora_lab.spec_tuning.tune import FixedDraft
     from lora_lab.timing.model import MAX_CONTEXT, MAX_LENGTH, check_positions
-    from lora_lab.timing.target import make_target
+    from lora_lab.timing.target import make_target, notes_of
     from lora_sdk.model.shapes import find_config
     from lora_sdk.plan.partition import check_board_count
 
@@ -130,10 +130,11 @@ def design(
                 "speedup": line.speedup(best.rows),
             }
         )
+    notes = notes_of([(target, entry["context"]) for entry in found])
     if as_json:
         values = {"label": "modelled", "design": target.name, "board": target.board,
                   "model": model, "draft": target.draft.title, "contexts": found,
-                  "notes": list(target.notes)}  # fmt: skip
+                  "notes": list(notes)}  # fmt: skip
         click.echo(json.dumps(values, indent=2))
         return
     head = f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}"
@@ -147,6 +148,6 @@ def design(
         )
     for rows, basis in sorted({entry["rows"]: entry["aat_basis"] for entry in found}.items()):
         click.echo(for_people(f"  note: AAT of {counted(rows, 'row')}: {basis}"))
-    for note in target.notes:
+    for note in notes:
         if note != "modelled":
             click.echo(for_people(f"  note: {note}"))

@@ -10,9 +10,9 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
-from lora_lab.timing.counted_attention import attention_note
+from lora_lab.timing.counted_attention import Case, attention_note
 from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
-from lora_lab.timing.facts import Draft, board_facts, drafts
+from lora_lab.timing.facts import Draft, drafts, facts_of, memory_note
 from lora_lab.timing.fit import unbuilt_note
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.machine import machine_of
@@ -66,7 +66,7 @@ class ArrayTarget:
         layout: Layout,
         adapter: AdapterUse | None = None,
     ) -> None:
-        self.facts = board_facts(board)
+        self.facts = facts_of(design, board)
         layout.check(config, board)
         self.layout, boards = layout, layout.boards
         self.machine = machine_of(design, self.facts)
@@ -108,14 +108,10 @@ class ArrayTarget:
         timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
 
-    def notes_at(self, context: int) -> tuple[str, ...]:
-        """What is to be said of a time at this context."""
-        if self.design.origin != "own":
-            return ()
+    def attention_case(self, context: int) -> Case:
+        """A plain token at this context, as counted_attention.py asks for it."""
         charged = self.decode(context).by.get(ATTENTION, 0.0) * 1e3
-        boards = self.layout.stage_boards
-        note = attention_note(self.design, self.config, boards, context, charged)
-        return () if note is None else (note,)
+        return Case(self.layout.stage_boards, context, charged)
 
     def _notes(self) -> tuple[str, ...]:
         design, config = self.design, self.config
@@ -127,6 +123,7 @@ class ArrayTarget:
             )
         if design.origin == "own":
             found.append(unbuilt_note(design))
+        found.extend(memory_note(design, self.board))
         if self.layout.stages > 1:
             found.append(
                 f"{self.layout.stages} stages of {self.layout.stage_boards} boards run one after "
@@ -158,6 +155,18 @@ class ArrayTarget:
         return tuple(found)
 
 
+def notes_of(cases: Sequence[tuple[Target, int]]) -> tuple[str, ...]:
+    """What every report, table and plot says of plain tokens of one design: its notes, and what its
+    counted attention units would add. `cases`: targets with their contexts."""
+    notes = tuple(dict.fromkeys(note for target, _ in cases for note in target.notes))
+    arrays = [(one, context) for one, context in cases if isinstance(one, ArrayTarget)]
+    if not arrays or arrays[0][0].design.origin != "own":
+        return notes
+    design, config = arrays[0][0].design, arrays[0][0].config
+    found = [one.attention_case(context) for one, context in arrays]
+    return (*notes, *attention_note(design, config, found))
+
+
 class StreamTarget:
     """A FlightLLM-like design."""
 
@@ -172,7 +181,7 @@ class StreamTarget:
                 f"design {design.name}: has no mixture of experts, which {config.architecture} is;"
                 " use an overlay's design, as own-u280"
             )
-        facts = board_facts(board)
+        facts = facts_of(design, board)
         self.model = StreamModel(design, facts, config)
         self.name, self.board, self.boards = design.name, board, boards
         self.precision = "W4A8" if design.weight_bits == 4 else f"{design.weight_bits:g} bits"
@@ -181,7 +190,7 @@ class StreamTarget:
         self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
         fits = weights + kv_elements(config) * design.kv_bytes <= facts.capacity_bytes
-        self.notes: tuple[str, ...] = (
+        notes = (
             ("modelled",)
             if fits
             else (
@@ -190,6 +199,7 @@ class StreamTarget:
                 f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
             )
         )
+        self.notes: tuple[str, ...] = (*notes, *memory_note(design, board))
 
     def decode(self, context: int) -> Totals:
         return _of_stream(self.model.decode(context))
