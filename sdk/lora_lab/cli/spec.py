@@ -76,10 +76,13 @@ Examples:
 """
 
 
+RIDGE = "ridge: the fewest rows that are verified at 98% of the highest rate, in rows a second"
+
+
 @spec.command("design", epilog=DESIGN)
 @click.argument("design")
 @click.argument("model")
-@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--board", help="u280, u55c, v80, vhk158 or u250; default: the design's first")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option("-c", "--context", "contexts", type=int, multiple=True,
               help="context; may be repeated [powers of two, 128 to 16384]")  # fmt: skip
@@ -146,8 +149,11 @@ def design(
             f"{entry['plain_tokens_per_second']:8.2f} {entry['tokens_per_second']:9.2f} "
             f"{entry['speedup']:9.2f}"
         )
-    for rows, basis in sorted({entry["rows"]: entry["aat_basis"] for entry in found}.items()):
-        click.echo(for_people(f"  note: AAT of {counted(rows, 'row')}: {basis}"))
+    click.echo(for_people(f"  note: {RIDGE}"))
+    for basis in dict.fromkeys(entry["aat_basis"] for entry in found):
+        rows = sorted({entry["rows"] for entry in found if entry["aat_basis"] == basis})
+        told = f"{', '.join(map(str, rows))} rows" if len(rows) > 1 else counted(rows[0], "row")
+        click.echo(for_people(f"  note: AAT of {told}: {basis}"))
     for note in notes:
         if note != "modelled":
             click.echo(for_people(f"  note: {note}"))

@@ -50,7 +50,7 @@ def beam_latency(
     machine = target.machine if isinstance(target, ArrayTarget) else target.timing.machine
     copy = _page_copy(machine, config, target.boards)
     copies = COPIES * (width - 1)
-    ends = sorted({prompt + response for prompt in (min(prompts), max(prompts))})
+    ends = sorted({min(n + response, config.positions) for n in (min(prompts), max(prompts))})
     return {
         "label": "modelled",
         "design": target.name,

@@ -79,7 +79,7 @@ class Fit:
         most = max(shares, key=lambda name: shares[name])
         fits = "does not fit" if self.excess() else "fits"
         return (
-            f"{fits} the {self.board.title}, {shares[most]:.0%} of {most.upper()} where "
+            f"{fits} the {self.board.title}, {shares[most]:.1%} of {most.upper()} where "
             f"{self.most:.0%} is the most"
         )
 
@@ -226,8 +226,8 @@ def unbuilt_note(design: Design) -> str:
     whose = f"its base {found.name} " if design.base else "it "
     changed = f"; changed and not counted: {', '.join(found.changed)}" if found.changed else ""
     return (
-        f"no hardware of this design exists: its time is modelled; by counts {whose}{counted} "
-        f"(lora lab model --resources){changed}"
+        "no hardware of this design exists: its time is modelled; by what is counted "
+        f"{whose}{counted} (lora lab model --resources){changed}"
     )
 
 
@@ -246,7 +246,7 @@ def fit_lines(found: Fit) -> list[str]:
     else:
         lines += _row("share of the device", None, {n: f"{shares[n]:.1%}" for n in RESOURCES})
         over = ", ".join(f"{name.upper()} by {share:.1%}" for name, share in found.excess().items())
-        verdict = f"does not fit: over by {over}" if over else "fits"
+        verdict = f"does not fit: over by {over}" if over else "fits, by what is counted"
         lines.append(f"  below {found.most:.0%} of each: {verdict}")
     lines.extend(f"  not counted: {what}" for what in found.not_counted)
     return lines

@@ -39,6 +39,7 @@ DETAIL_TITLES = {
     "aat_basis": "AAT is",
     "verify_ms": "verification ms",
     "plain_ms": "plain token ms",
+    "speedup": "speed-up",
 }
 ROOF_TITLES = {
     "memory": "of the memory's peak",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
-from lora_host.naming import did_you_mean
+from lora_host.naming import counted, did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
 from lora_lab.timing.counted_attention import Case, attention_note
@@ -143,7 +143,8 @@ class ArrayTarget:
         share = self.layout.board_bytes(config, design)
         if share > self.facts.capacity_bytes:
             found.append(
-                f"does not fit: {share / 1e9:.2f} GB of weights per board, "
+                f"does not fit {counted(self.boards, 'board')}: {share / 1e9:.2f} GB of weights "
+                "per board, "
                 f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
                 "timed as if it did"
             )
@@ -160,11 +161,20 @@ def notes_of(cases: Sequence[tuple[Target, int]]) -> tuple[str, ...]:
     counted attention units would add. `cases`: targets with their contexts."""
     notes = tuple(dict.fromkeys(note for target, _ in cases for note in target.notes))
     arrays = [(one, context) for one, context in cases if isinstance(one, ArrayTarget)]
-    if not arrays or arrays[0][0].design.origin != "own":
-        return notes
-    design, config = arrays[0][0].design, arrays[0][0].config
-    found = [one.attention_case(context) for one, context in arrays]
-    return (*notes, *attention_note(design, config, found))
+    return (*notes, *(one for one in design_notes(arrays) if one not in notes))
+
+
+def design_notes(cases: Sequence[tuple[ArrayTarget, int]]) -> tuple[str, ...]:
+    """Of these the notes of the design itself, whatever the model's size: nothing for a paper's."""
+    if not cases or cases[0][0].design.origin != "own":
+        return ()
+    first = cases[0][0]
+    found = [target.attention_case(context) for target, context in cases]
+    return (
+        unbuilt_note(first.design),
+        *memory_note(first.design, first.board),
+        *attention_note(first.design, first.config, found),
+    )
 
 
 class StreamTarget:
@@ -314,7 +324,7 @@ def make_target(
     every row uses, for array designs. `stages`, `cross_links`: those of `Layout`.
 
     RequestError names an unknown or conflicting argument."""
-    from lora_host.overlay import overlay_names
+    from lora_host.overlay import load_overlay, overlay_names
     from lora_lab.timing.source_target import SOURCE_TARGETS, SourceTarget
     from lora_lab.timing.wide_target import WideTarget
 
@@ -331,7 +341,11 @@ def make_target(
                 f"overlay {design}: its lists use two ports, one ring or path of all boards; time "
                 "a design, as own-v80"
             )
-        target = OverlayTarget(design, config, boards, stages=stages)
+        target: OverlayTarget | SourceTarget
+        if boards == stages == 1 and load_overlay(design).channels:  # as lora plan times it
+            target = SourceTarget(design, config, boards)
+        else:
+            target = OverlayTarget(design, config, boards, stages=stages)
         if board is not None and board != target.board:
             raise RequestError(
                 f"overlay {design} is for board {target.board}, not {board}; drop --board"
