@@ -91,8 +91,6 @@ def _check_number(name: str, value: Any, where: str) -> None:
     most = 1.0 if name in SHARES else LARGEST
     if not _is_number(value) or value > most or (value == 0 and name in POSITIVE):
         faster = "; a faster memory: memory_bytes_per_second" * (name == "hbm_efficiency")
-            "; memory_bytes_per_second is the memory's peak" if name == "hbm_efficiency" else ""
-        )
         raise RequestError(
             f"{where}: {name} is {value!r:.60}, expected {low}, {most:g} at most{faster}"
         )
