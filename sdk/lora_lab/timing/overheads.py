@@ -1,4 +1,4 @@
-"""Dispatch, host accesses and sums of weights, added to the units' time of a step."""
+"""Dispatch, host accesses and checksums of weights, added to the units' time of a step."""
 
 from __future__ import annotations
 
