@@ -90,10 +90,12 @@ def _name(target: Target) -> str:
 
 
 def _marker(target: Target, color: Any) -> dict[str, Any]:
-    """A dot, hollow for what does not fit its board."""
-    face = color if _fits(target) else "white"
-    size = 6 if _fits(target) else 9
-    return {"marker": "o", "markersize": size, "markerfacecolor": face, "color": color}
+    """A dot, hollow for what does not fit its board; with an edge, to be seen on its own line."""
+    face, edge, size = (color, "black", 6) if _fits(target) else ("white", color, 9)
+    return {
+        "marker": "o", "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
+        "color": color,
+    }  # fmt: skip
 
 
 def _line(target: Target) -> str:
@@ -196,7 +198,7 @@ def _stacks(axes: Any, bars: Sequence[dict[str, float]], targets: Sequence[Targe
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.bar_label(drawn, [f"{total:.3g} {unit}" for total in bottom], padding=2, fontsize=8)
     axes.set_ylim(top=1.12 * max(bottom))
-    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="x", labelsize=min(8.0, 40 / len(bars)))  # names stay apart
     axes.set_ylabel(f"{unit} per token")
     axes.legend(handles=legend, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
