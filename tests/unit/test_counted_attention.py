@@ -96,7 +96,7 @@ def test_an_overlay_with_channels_takes_what_lora_plan_says() -> None:
     planned = token_times(config, plan)[0]
     assert token_time(target, "", 128).latency_ms == planned["modelled_ms_a_token"]
     for one in (target, make_target("channels-u280", None, LLAMA, 1)):
-        assert any("not counted: " in note and "% of LUT where" in note for note in one.notes)
+        assert any("not counted: " in note and "80% is the most" in note for note in one.notes)
         assert not any("ideal units" in note for note in one.notes)
 
 
