@@ -48,6 +48,8 @@ def test_every_command_says_what_counted_attention_would_add(
     command: object, asked: str, where: str
 ) -> None:
     (note,) = (one for one in notes_of(command, asked) if ADDED in one)
+    if "--hosts" in asked:
+        assert any("for each row of a step" in one for one in notes_of(command, asked))
     assert where in note and "2 attention units, which are slower" in note
 
 

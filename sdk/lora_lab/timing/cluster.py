@@ -14,6 +14,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_host.naming import counted
 from lora_lab.timing import step as steps
+from lora_lab.timing.counted_attention import counted_units
 from lora_lab.timing.host_access import generate_accesses
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.model import check_positions
@@ -275,6 +276,11 @@ def _notes(config: ModelConfig, hosts: Hosts, load: Load, found: tuple[Split, ..
             "assumptions (--prices)"
         )
     notes += design_notes([(one, load.context) for one in targets])
+    if target.design.origin == "own" and counted_units(target.design):
+        notes.append(
+            "at the load such attention would add that for each row of a step: loaded times, "
+            "tokens/s, joules and dollars are of ideal units"
+        )
     if any(split.hosts > 1 for split in found):
         network = hosts.network
         notes.append(
