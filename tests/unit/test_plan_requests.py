@@ -45,3 +45,20 @@ def test_the_command_prints_them_for_people_and_machines() -> None:
     assert text.exit_code == 0 and "memory requests per decoded token, board 0" in text.output
     found = json.loads(CliRunner().invoke(command, ["--requests", "--json"]).output)["requests"]
     assert [one["ratio"] for one in found["total"]] == [1, 2, 4, 8]
+
+
+def test_columns_of_the_text_stay_apart() -> None:
+    """Where one board streams every block of a large model."""
+    asked = ["--model", "llama2-7b", "--overlay", "lora_f_u280", "--requests"]
+    lines = CliRunner().invoke(command, asked).output.splitlines()
+    (down,) = (line for line in lines if line.startswith("down "))
+    assert down.split()[:5] == ["down", "8192", "352256", "x", "8192"]
+    assert len(down.split()) == 2 + 4 * 3
+
+
+def test_a_token_that_is_mostly_dispatch_names_the_control_in_hardware() -> None:
+    for boards, mostly in (("8", True), ("1", False)):
+        found = CliRunner().invoke(command, ["--model", "llama2-7b", "--boards", boards])
+        shares = [line for line in found.output.splitlines() if "dispatch " in line]
+        assert found.exit_code == 0 and shares
+        assert ("lora lab model --design own-u280" in found.output) == mostly

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lora_lab.timing.counted_attention import attention_ms
+from lora_lab.timing.counted_attention import added_ms, attention_ms
 from lora_lab.timing.designs import design_names, load_design
 from lora_lab.timing.model import token_time
-from lora_lab.timing.target import make_target
+from lora_lab.timing.target import ArrayTarget, make_target
 from lora_sdk.model.shapes import shape_config
 from tests.unit import simulated_layer
 
@@ -24,7 +24,7 @@ SPEED = re.compile(r"([\d.]+) tokens/s(?:, ([\d.]+) with a tree)?")
 LONG = re.compile(r"Llama-3.1-8B, context (\d+)")
 NO_TREE = ", no better with a tree"
 SOURCE, CHANNELS = "source-u280", "channels-u280"
-COLUMNS = 6  # of a table's line cut at its bars: design, boards, state, modelled
+COLUMNS = 7  # of a table's line cut at its bars: design, boards, state, ideal, counted attention
 
 
 def rate(design: str, boards: int, model: str, context: int, mode: str = "ar") -> float:
@@ -33,19 +33,21 @@ def rate(design: str, boards: int, model: str, context: int, mode: str = "ar") -
     ).tokens_per_second
 
 
-def rows() -> list[tuple[str, int, str, int, str, str | None]]:
-    """Design, boards, model, context, and speeds plain and with a tree, of each row of the table of
-    our own designs. A row without a design is of the one above."""
+def rows() -> list[tuple[str, int, str, int, str, str | None, str]]:
+    """Design, boards, model, context, and speeds plain, with a tree and with counted attention
+    units, of each row of the table of our own designs. A row without a design is of the one
+    above."""
     found, design = [], ""
-    for line in PAGES["docs/timing.md"].splitlines():
+    for line in PAGES["docs/timing.md"].partition("## Designs of our own")[2].splitlines():
         cells = [cell.strip() for cell in line.split("|")]
-        speed = SPEED.fullmatch(cells[-2].replace(NO_TREE, "")) if len(cells) == COLUMNS else None
-        if speed is None or CHANNELS in cells[1] or SOURCE in cells[1] or "overlays" in cells[1]:
+        speed = SPEED.fullmatch(cells[-3].replace(NO_TREE, "")) if len(cells) == COLUMNS else None
+        if speed is None:
             continue
         design = cells[1].split(",")[0].strip("*") or design
         where = LONG.search(cells[2])
         model, context = ("llama3.1-8b", int(where[1])) if where else ("llama2-7b", 128)
-        found.append((design, int(cells[2].split()[0]), model, context, speed[1], speed[2]))
+        boards = int(cells[2].split()[0])
+        found.append((design, boards, model, context, speed[1], speed[2], cells[-2]))
     return found
 
 
@@ -59,10 +61,30 @@ def shown(value: float, text: str) -> bool:
 def test_the_table_of_our_own_designs_has_what_the_model_says(mode: str) -> None:
     found = rows()
     assert {row[0] for row in found} == set(OWN) and len(found) >= 5
-    for design, boards, model, context, plain, tree in found:
+    for design, boards, model, context, plain, tree, counted in found:
         speed = plain if mode == "ar" else tree
         if speed:
             assert shown(rate(design, boards, model, context, mode), speed), (design, boards)
+        assert shown(1e3 / with_counted(design, boards, model, context), counted), (design, boards)
+
+
+def with_counted(design: str, boards: int, model: str, context: int, stages: int = 1) -> float:
+    """Milliseconds of a plain token with the attention units that the design was counted with."""
+    target = make_target(design, None, shape_config(model), boards, stages=stages)
+    assert isinstance(target, ArrayTarget)
+    more = added_ms(target.design, target.config, target.attention_case(context))
+    assert more is not None
+    return 1e3 * target.decode(context).seconds + more
+
+
+def test_tables_of_hosts_and_stages_have_counted_attention() -> None:
+    page = PAGES["docs/timing.md"]
+    for boards, text in ((1, "32 replicas of 1"), (8, "4 replicas of 8")):
+        (found,) = re.findall(rf"^\| {text} \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE)
+        assert shown(with_counted("own-u280", boards, "llama2-7b", 1024), found)
+    (line,) = re.findall(r"^\| own-u280, 32 boards in a ring (.*)", page, re.MULTILINE)
+    for stages, found in zip((1, 2, 4), re.findall(r"\(([\d.]+)\)", line), strict=False):
+        assert shown(with_counted("own-u280", 32, "llama2-70b", 1024, stages), found)
 
 
 REACHED = re.compile(
@@ -140,6 +162,15 @@ def test_a_design_that_fits_by_counts_says_what_its_counted_attention_would_add(
     source = token_time(make_target(SOURCE, None, config, 1), "", 128)
     assert 0.3 < one / source.breakdown_ms["attention"] < 0.7  # INT8 K and V, where it has FP16
     assert not token_time(make_target("lora-f", None, config, 1), "", 128).notes[2:]
+
+
+def test_the_parts_of_the_sources_token_are_what_its_command_prints() -> None:
+    by = token_time(make_target(SOURCE, None, shape_config("llama2-7b"), 1), "", 128).breakdown_ms
+    parts = PAGES["docs/timing.md"].partition("| part of a token | ms |")[2].partition("\n\n")[0]
+    printed = re.findall(r"\| ([\d.]+) \|$", parts, re.MULTILINE)
+    values = [by["weights"], by["attention"], by["vfu"], by["kv"], by["start_up"] + by["dispatch"]]
+    for value, text in zip(values, printed, strict=True):
+        assert shown(value, text)
 
 
 def test_the_token_of_the_source_is_its_simulated_layers_and_the_rest() -> None:

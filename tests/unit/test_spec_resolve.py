@@ -60,6 +60,8 @@ def test_auto_follows_the_table_of_real_boards_or_of_emulated_ones(model: Path) 
     forced = resolve(SpeculationRequest("auto", objective="modelled"), target(model, emulated=True))
     assert forced.options is not None and forced.options.proposer == "draft"
     assert "of 4 rows from context 1, 1 row from context 64 on" in real.lines()[1]
+    (_, off) = resolve(SpeculationRequest("auto"), target(model, boards=2)).lines()
+    assert off == "modelled: eagle3 is off, plain decoding is at least as fast"
     told = real.as_dict()["table"]
     assert told["objective"] == "modelled" and told["best_lengths"][0]["rows"] == 4
 

@@ -1,5 +1,5 @@
 """Plots are written, say that they are modelled, and show what their text says: what does not fit
-its board is hollow, with the reason below."""
+its board, or has no source, is hollow, with the reason below."""
 
 from __future__ import annotations
 
@@ -65,12 +65,21 @@ def test_points_of_what_does_not_fit_are_hollow_and_a_footnote_says_why(kind: st
     axes = axes_of(kind, [TOO_LARGE, FITS, "lora-f"][: 2 if kind == "speculation" else 3], boards=2)
     dots = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
     filled = [dot.get_markerfacecolor() != "white" for dot in dots]
-    assert filled == [False, True, True][: len(dots)] and len(dots) >= 2
+    assert filled == [False, False, True][: len(dots)] and len(dots) >= 2
     note = axes.figure.get_supxlabel()
     assert "hollow, dashed, hatched: does not fit its board" in note
     assert f"{TOO_LARGE}: no hardware of this design exists" in " ".join(note.split())
     assert "lora-f" not in note  # built, by its paper
-    assert axes_of(kind, [FITS], boards=2).figure.get_supxlabel().startswith(FITS)
+    assert " attention alone would add " in " ".join(note.split())
+    solid = axes_of(kind, ["lora-f"], boards=2) if kind != "speculation" else None
+    assert solid is None or solid.figure.get_supxlabel() == ""
+
+
+def test_scaling_from_one_board_that_cannot_hold_the_model_says_so() -> None:
+    axes = axes_of("scaling", ["own-u280"], boards=8, model="llama2-70b")
+    note = " ".join(axes.figure.get_supxlabel().split())
+    assert "does not fit 1 board: " in note and "timed as if it did" in note
+    assert "does not fit 8 boards" not in note
 
 
 def test_plans_and_designs_of_a_file_are_marked_as_our_own_are(tmp_path: Path) -> None:
@@ -84,7 +93,7 @@ def test_plans_and_designs_of_a_file_are_marked_as_our_own_are(tmp_path: Path) -
     assert "is a plan without source" in note
     assert "lora-q: activations, rotation" in note and "have no part of their own" in note
     hatched = [bool(patch.get_hatch()) for patch in axes.containers[0]]
-    assert hatched == [False, True, False, False]
+    assert hatched == [False, True, False, True]
     roofs = axes_of("roofline", ["own-u280-4096", "wide-u280"], model="llama2-7b")
     assert [name.partition(",")[0] for name in names(roofs)[:2]] == [
         "own-u280-4096 (no hardware)", "wide-u280 (no hardware)",
@@ -94,7 +103,7 @@ def test_plans_and_designs_of_a_file_are_marked_as_our_own_are(tmp_path: Path) -
 
 
 def test_scaling_of_what_does_not_fit_is_dashed() -> None:
-    lines = axes_of("scaling", [TOO_LARGE, FITS], boards=2).lines
+    lines = axes_of("scaling", [TOO_LARGE, "lora-f"], boards=2).lines
     assert [line.get_linestyle() for line in lines] == ["--", "-", ":"]
 
 
@@ -121,12 +130,12 @@ def test_a_breakdown_of_one_design_names_each_part_with_its_share() -> None:
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths)
     assert all("µs" in label.get_text() for label in axes.texts[:2])  # not 0.000769 ms
-    assert not any(bar.get_hatch() for bar in axes.patches)
-    assert all(bar.get_hatch() for bar in axes_of("breakdown", [TOO_LARGE]).patches)
+    assert all(bar.get_hatch() for bar in axes.patches)  # fits, but has no source
+    assert not any(bar.get_hatch() for bar in axes_of("breakdown", ["lora-f"]).patches)
 
 
 def test_a_breakdown_of_several_has_totals_and_names_what_can_be_seen() -> None:
-    designs = [TOO_LARGE, "own-v80", "lora-f"]
+    designs = [TOO_LARGE, "own-v80", "lora-f", "lora-q"]
     axes = axes_of("breakdown", designs, model="llama2-7b")
     reports = [
         token_time(make_target(name, None, shape_config("llama2-7b"), 1), "", 64)
@@ -136,7 +145,7 @@ def test_a_breakdown_of_several_has_totals_and_names_what_can_be_seen() -> None:
     top = axes.get_ylim()[1]
     assert top > 1.05 * max(report.latency_ms for report in reports)  # room for the total
     hatched = [bool(patch.get_hatch()) for patch in axes.containers[0]]
-    assert hatched == [True, False, True]  # by its cells, and by its FP16 weights
+    assert hatched == [True, True, True, False]  # cells, no source, FP16 weights
     shown = names(axes)
     assert shown[-1] == "weights" and shown[0].startswith("other (") and "host" in shown[0]
     longest = max(report.latency_ms for report in reports)
@@ -178,14 +187,14 @@ def test_splits_of_hosts_are_hollow_too(tmp_path: Path, monkeypatch: pytest.Monk
     figure = pytest.importorskip("matplotlib.figure").Figure(layout="constrained")
     axes = figure.subplots()
     monkeypatch.setattr("lora_lab.timing.cluster_text.save", lambda path, drawer: drawer(axes))
-    for design, face in ((TOO_LARGE, "white"), ("own-v80", "auto")):
+    for design, face in ((TOO_LARGE, "white"), ("own-v80", "white"), ("lora-q", "auto")):
         axes.clear()
         hosts = Hosts(design, None, 1, 2, prices(None), False)
         found = cluster_report(shape_config("gpt2-345m"), "gpt2-345m", hosts, Load(64, None))
         draw_cluster(tmp_path / "a.svg", found)
         faces = {line.get_markerfacecolor() for line in axes.lines}
         assert (faces == {"white"}) == (face == "white")
-        assert ("does not fit" in figure.get_supxlabel()) == (face == "white")
+        assert ("hollow" in figure.get_supxlabel()) == (face == "white")
 
 
 def test_the_picture_of_the_docs_has_these_parts() -> None:

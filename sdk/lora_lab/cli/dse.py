@@ -101,7 +101,7 @@ def _write(path: Path, facts: dict[str, Any] | None, base: Overlay) -> None:
 
 
 NOTE = (
-    "with dispatch by control in hardware, the host's accesses and sums of weights; by the "
+    "with dispatch by control in hardware, the host's accesses and checksums of weights; by the "
     "firmware that overlays have today it takes longer, a small model many times (lora plan "
     "--overlay); resources as LORA's were, not counts of this project's units (lora lab model "
     "--resources)"

@@ -48,7 +48,7 @@ VIEWS = {
 
 @click.command("model", epilog=EXAMPLES)
 @click.option("--design", help="lora-f, lora-q, dfx, flightllm, own-u280, ... or an overlay")
-@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--board", help="u280, u55c, v80, vhk158 or u250; default: the design's first")
 @click.option("-m", "--model", "model", help="a shape by name, a model folder or its config.json")
 @click.option("--boards", default=1, show_default=True,
               help="number of boards; with --hosts: of each host")  # fmt: skip

@@ -76,10 +76,13 @@ Examples:
 """
 
 
+RIDGE = "ridge: the fewest rows that are verified at 98% of the highest rate, in rows a second"
+
+
 @spec.command("design", epilog=DESIGN)
 @click.argument("design")
 @click.argument("model")
-@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--board", help="u280, u55c, v80, vhk158 or u250; default: the design's first")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option("-c", "--context", "contexts", type=int, multiple=True,
               help="context; may be repeated [powers of two, 128 to 16384]")  # fmt: skip
@@ -100,7 +103,7 @@ def design(
     from lora_lab.spec_tuning.roofline import roofline
     from lora_lab.spec_tuning.tune import FixedDraft
     from lora_lab.timing.model import MAX_CONTEXT, MAX_LENGTH, check_positions
-    from lora_lab.timing.target import make_target
+    from lora_lab.timing.target import make_target, notes_of
     from lora_sdk.model.shapes import find_config
     from lora_sdk.plan.partition import check_board_count
 
@@ -130,10 +133,11 @@ def design(
                 "speedup": line.speedup(best.rows),
             }
         )
+    notes = notes_of([(target, entry["context"]) for entry in found])
     if as_json:
         values = {"label": "modelled", "design": target.name, "board": target.board,
                   "model": model, "draft": target.draft.title, "contexts": found,
-                  "notes": list(target.notes)}  # fmt: skip
+                  "notes": list(notes)}  # fmt: skip
         click.echo(json.dumps(values, indent=2))
         return
     head = f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}"
@@ -145,8 +149,11 @@ def design(
             f"{entry['plain_tokens_per_second']:8.2f} {entry['tokens_per_second']:9.2f} "
             f"{entry['speedup']:9.2f}"
         )
-    for rows, basis in sorted({entry["rows"]: entry["aat_basis"] for entry in found}.items()):
-        click.echo(for_people(f"  note: AAT of {counted(rows, 'row')}: {basis}"))
-    for note in target.notes:
+    click.echo(for_people(f"  note: {RIDGE}"))
+    for basis in dict.fromkeys(entry["aat_basis"] for entry in found):
+        rows = sorted({entry["rows"] for entry in found if entry["aat_basis"] == basis})
+        told = f"{', '.join(map(str, rows))} rows" if len(rows) > 1 else counted(rows[0], "row")
+        click.echo(for_people(f"  note: AAT of {told}: {basis}"))
+    for note in notes:
         if note != "modelled":
             click.echo(for_people(f"  note: {note}"))

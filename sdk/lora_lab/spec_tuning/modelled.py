@@ -59,7 +59,7 @@ class DraftCost(Protocol):
 
 class OverlayCost:
     """Steps of a model placed on boards with an overlay, with dispatch by its firmware, the host's
-    accesses and sums of weights: the times of `lora plan` and `lora lab model`."""
+    accesses and checksums of weights: the times of `lora plan` and `lora lab model`."""
 
     def __init__(self, overlay: str, config: ModelConfig, boards: int) -> None:
         """Errors of the placement pass through."""

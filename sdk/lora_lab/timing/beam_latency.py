@@ -11,7 +11,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_lab.timing import step as steps
 from lora_lab.timing.model import MAX_CONTEXT
-from lora_lab.timing.target import ArrayTarget, OverlayTarget
+from lora_lab.timing.target import ArrayTarget, OverlayTarget, notes_of
 
 if TYPE_CHECKING:
     from lora_lab.timing.machine import Machine
@@ -50,6 +50,7 @@ def beam_latency(
     machine = target.machine if isinstance(target, ArrayTarget) else target.timing.machine
     copy = _page_copy(machine, config, target.boards)
     copies = COPIES * (width - 1)
+    ends = sorted({min(n + response, config.positions) for n in (min(prompts), max(prompts))})
     return {
         "label": "modelled",
         "design": target.name,
@@ -62,7 +63,7 @@ def beam_latency(
         "prompts": [
             _of_prompt(target, width, prompt, response, copies * copy) for prompt in prompts
         ],
-        "notes": list(target.notes),
+        "notes": list(notes_of([(target, end) for end in ends])),
     }
 
 

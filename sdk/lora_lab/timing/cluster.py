@@ -14,13 +14,13 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_host.naming import counted
 from lora_lab.timing import step as steps
-from lora_lab.timing.fit import unbuilt_note
+from lora_lab.timing.counted_attention import counted_units
 from lora_lab.timing.host_access import generate_accesses
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.model import check_positions
 from lora_lab.timing.prices import Prices, prices
 from lora_lab.timing.report import Totals
-from lora_lab.timing.target import ArrayTarget, make_target
+from lora_lab.timing.target import ArrayTarget, design_notes, make_target
 from lora_sdk.plan.partition import BOARD_COUNTS
 
 if TYPE_CHECKING:
@@ -255,20 +255,32 @@ def cluster_report(config: ModelConfig, model: str, hosts: Hosts, load: Load) ->
         ],
         "best": best(found),
         "refused": refused,
-        "notes": _notes(target, hosts, found),
+        "notes": _notes(config, hosts, load, found),
     }
 
 
-def _notes(target: ArrayTarget, hosts: Hosts, found: tuple[Split, ...]) -> list[str]:
+def _notes(config: ModelConfig, hosts: Hosts, load: Load, found: tuple[Split, ...]) -> list[str]:
+    targets = [
+        _target(config, hosts, Layout(boards, 1))
+        for boards in sorted({split.boards // split.stages for split in found})
+    ]
+    target = targets[0]
     notes = [
         "greedy decoding; prompts, sampling, and the requests' own way over the network are left "
         "out",
-        f"cost: boards and hosts over {hosts.prices.years:g} years and electricity at "
-        f"{hosts.prices.dollars_per_kwh:g} $/kWh, all the time at this load; prices are "
-        "assumptions (--prices)",
     ]
-    if target.design.origin == "own":
-        notes.append(unbuilt_note(target.design))
+    if hosts.prices.as_dict(target.board)["board_dollars"] is not None:
+        notes.append(
+            f"cost: boards and hosts over {hosts.prices.years:g} years and electricity at "
+            f"{hosts.prices.dollars_per_kwh:g} $/kWh, all the time at this load; prices are "
+            "assumptions (--prices)"
+        )
+    notes += design_notes([(one, load.context) for one in targets])
+    if target.design.origin == "own" and counted_units(target.design):
+        notes.append(
+            "at the load such attention would add that for each row of a step: loaded times, "
+            "tokens/s, joules and dollars are of ideal units"
+        )
     if any(split.hosts > 1 for split in found):
         network = hosts.network
         notes.append(

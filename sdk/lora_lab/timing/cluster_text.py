@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.naming import counted
-from lora_lab.timing.plots import HOLLOW, footnotes, plain_ticks, save
+from lora_lab.timing.plots import HOLLOW, NO_HARDWARE, footnotes, plain_ticks, save
 
 GOALS = {
     "latency": "lowest latency of a lone token",
@@ -47,7 +47,11 @@ def cluster_text(found: dict[str, Any]) -> str:
             f"{one['joules_per_token']:>6.2f}"
             + (f"{'-':>7}" if price is None else f"{price:>7.3f}")
         )
+    priced = found["prices"]["board_dollars"] is not None
     for goal, title in GOALS.items():
+        if goal == "cost" and not priced:
+            lines.append(f"  cost: no price of {found['board']} (--prices FILE)")
+            continue
         one = found["best"][goal]
         stages = f" in {one['stages']} stages" if one["stages"] > 1 else ""
         lines.append(f"  {title}: {counted(one['boards'], 'board')} a replica{stages}")
@@ -64,7 +68,10 @@ def draw_cluster(path: Path, found: dict[str, Any]) -> None:
     stages; those have names that no other one outdoes. RequestError as `plots.save`."""
 
     def drawer(axes: Any) -> None:
-        splits, fits = found["splits"], not any("not fit" in note for note in found["notes"])
+        splits, fits = (
+            found["splits"],
+            not any("not fit" in note or note.startswith(NO_HARDWARE) for note in found["notes"]),
+        )
         for stages in sorted({one["stages"] for one in splits}):
             some = [one for one in splits if one["stages"] == stages]
             xs = [one["tokens_per_second"] for one in some]

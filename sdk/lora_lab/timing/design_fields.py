@@ -18,6 +18,8 @@ POSITIVE = (
     "utilisation", "bits_per_second", "port_bytes", "row_group", "block_bytes", "merge",
     "prefill_utilisation",
 )  # fmt: skip
+SHARES = ("hbm_efficiency", "utilisation")
+"""Of a peak, so 1 at most."""
 CHOICES: dict[str, tuple[Any, ...]] = {
     "row_grain": ("array", "row"),
     "gathers": ("overlapped", "stalled"),
@@ -84,7 +86,11 @@ def check_fields(kind: type, values: Mapping[str, Any], where: str) -> None:
                            f"{did_you_mean(draft, tuple(drafts()))}")  # fmt: skip
 
 
-def _check_number(name: str, value: object, where: str) -> None:
+def _check_number(name: str, value: Any, where: str) -> None:
     low = "a number above 0" if name in POSITIVE else "a number of at least 0"
-    if not _is_number(value) or (value == 0 and name in POSITIVE):
-        raise RequestError(f"{where}: {name} is {value!r:.60}, expected {low}, {LARGEST:g} at most")
+    most = 1.0 if name in SHARES else LARGEST
+    if not _is_number(value) or value > most or (value == 0 and name in POSITIVE):
+        faster = "; a faster memory: memory_bytes_per_second" * (name == "hbm_efficiency")
+        raise RequestError(
+            f"{where}: {name} is {value!r:.60}, expected {low}, {most:g} at most{faster}"
+        )

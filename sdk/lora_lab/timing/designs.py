@@ -47,7 +47,9 @@ class ArrayDesign:
     before its command, or "sequencer", which tells a unit its next command while it runs one.
     `operations` that neither multiply nor norm (activations, rotary positions, residual sums,
     quantizing, stores of K and V, argmax): "fitted", in the papers' designs' fitted start-ups, or
-    "charged". `head_bits`: of lm_head's weights, without group scales; 0: as the others."""
+    "charged". `head_bits`: of lm_head's weights, without group scales; 0: as the others.
+    `memory_bytes_per_second`: assumed peak of the memory, 0: the board's. `base`: the shipped
+    design that a file's builds on, "" for others."""
 
     name: str
     title: str
@@ -89,6 +91,8 @@ class ArrayDesign:
     control: str = "ideal"
     operations: str = "fitted"
     head_bits: float = 0.0
+    memory_bytes_per_second: float = 0.0
+    base: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -107,7 +111,8 @@ class StreamDesign:
     """FlightLLM's decoder: a stream of weights, issue of loads, a KV cache.
 
     `macs`: per cycle, or `macs_by_board`. Each `block_bytes` of weights take `loads_per_block`
-    loads, divided by `merge` (the prefetch ratio). The KV time is `kv_factor` times the ideal."""
+    loads, divided by `merge` (the prefetch ratio). The KV time is `kv_factor` times the ideal.
+    `memory_bytes_per_second`, `base`: as of an ArrayDesign."""
 
     name: str
     title: str
@@ -128,6 +133,8 @@ class StreamDesign:
     macs: float = 0.0
     macs_by_board: Mapping[str, float] = field(default_factory=dict)
     speculation: str | None = None
+    memory_bytes_per_second: float = 0.0
+    base: str = ""
 
     def macs_on(self, board: str) -> float:
         """Multiply-accumulates per cycle on `board`."""
@@ -170,7 +177,8 @@ def load_design(name: str | Path) -> Design:
         if not isinstance(content, dict) or len(content) != 1:
             raise RequestError(f"{path}: expected one design: a name and its fields")
         (own,) = content
-        return make_design(own, _whole({**_shipped(), **content}, own))
+        whole = _whole({**_shipped(), **content}, own)
+        return make_design(own, {**whole, "base": content[own].get("base", "")})
     raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
 
 

@@ -45,7 +45,7 @@ POINTS = 4  # contexts at which decoding is timed; linear in between
 @dataclass(frozen=True)
 class Candidate:
     """One point of the space. `totals`: modelled time of the request, with dispatch, host accesses
-    and sums of weights. `excess`: resources over their limit, and by which share of the board."""
+    and checksums of weights. `excess`: resources over their limit, by which share of the board."""
 
     values: Mapping[str, Any]
     design: ArrayDesign

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from lora_host.data import data_folder
 from lora_host.errors import RequestError
 from lora_host.yaml_file import read_yaml
-from lora_lab.timing.designs import Design, load_design
+from lora_lab.timing.designs import Design, design_names, load_design
 from lora_lab.timing.facts import DATA, BoardFacts, board_facts
 from lora_lab.timing.wide_card import WideCard, wide_card, wide_names
 
@@ -70,6 +70,18 @@ class Fit:
         """Resources over `most`, by which share of the board. Empty if the design fits."""
         shares = self.shares() or {}
         return {name: share - self.most for name, share in shares.items() if share >= self.most}
+
+    def verdict(self) -> str | None:
+        """Whether it fits, in words of a report. None for a board whose cells are not counted."""
+        shares = self.shares()
+        if shares is None:
+            return None
+        most = max(shares, key=lambda name: shares[name])
+        fits = "does not fit" if self.excess() else "fits"
+        return (
+            f"{fits} the {self.board.title}, {shares[most]:.1%} of {most.upper()} where "
+            f"{self.most:.0%} is the most"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -177,21 +189,45 @@ def _wide(card: WideCard) -> Fit:
     return Fit(card.name, board_facts(card.board), tuple(parts), _data()["most"], True, (missing,))
 
 
+@dataclass(frozen=True)
+class Basis:
+    """The counted design `name` that stands for a design, and the fields in which a file's design
+    differs from it: empty for the counted design itself."""
+
+    name: str
+    changed: tuple[str, ...]
+
+
+def basis(design: Design) -> Basis | None:
+    """By whose counts a design is judged: its own, or those of the shipped one that its file builds
+    on. None: there are none."""
+    name = design.base or design.name
+    if name not in fit_names() or name not in design_names():
+        return None
+    shipped = load_design(name)
+    if type(shipped) is not type(design):
+        return None
+    changed = tuple(
+        one.name
+        for one in fields(design)
+        if one.name not in ("name", "title", "base")
+        and getattr(design, one.name) != getattr(shipped, one.name)
+    )
+    return Basis(name, changed) if design.base or not changed else None
+
+
 def unbuilt_note(design: Design) -> str:
     """What reports say of a design of our own."""
     note = "no hardware of this design exists: its time and resources are modelled only"
-    if design.name not in fit_names() or design != load_design(design.name):
+    found = basis(design)
+    counted = None if found is None else fit(found.name).verdict()
+    if found is None or counted is None:
         return note
-    found = fit(design.name)
-    shares = found.shares()
-    if shares is None:
-        return note
-    most = max(shares, key=lambda name: shares[name])
-    verdict = "does not fit" if found.excess() else "fits"
+    whose = f"its base {found.name} " if design.base else "it "
+    changed = f"; changed and not counted: {', '.join(found.changed)}" if found.changed else ""
     return (
-        f"no hardware of this design exists: its time is modelled; by counts it {verdict} the "
-        f"{found.board.title}, {shares[most]:.0%} of {most.upper()} where {found.most:.0%} is the "
-        "most (lora lab model --resources)"
+        "no hardware of this design exists: its time is modelled; by what is counted "
+        f"{whose}{counted} (lora lab model --resources){changed}"
     )
 
 
@@ -210,7 +246,7 @@ def fit_lines(found: Fit) -> list[str]:
     else:
         lines += _row("share of the device", None, {n: f"{shares[n]:.1%}" for n in RESOURCES})
         over = ", ".join(f"{name.upper()} by {share:.1%}" for name, share in found.excess().items())
-        verdict = f"does not fit: over by {over}" if over else "fits"
+        verdict = f"does not fit: over by {over}" if over else "fits, by what is counted"
         lines.append(f"  below {found.most:.0%} of each: {verdict}")
     lines.extend(f"  not counted: {what}" for what in found.not_counted)
     return lines

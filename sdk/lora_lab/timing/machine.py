@@ -92,7 +92,8 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
     if design.boards and board.name not in design.boards:
         raise RequestError(
             f"design {design.name} on board {board.name}: it exists for "
-            f"{', '.join(design.boards)}; use one of these boards"
+            f"{', '.join(design.boards)}; use one of these boards, or a file with base: "
+            f"{design.name} and boards: [{board.name}] (docs/timing.md, A design of your own)"
         )
     if design.clock_hz > board.max_clock_hz:
         raise RequestError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_lab.timing.report import Report, Totals, utilisation
-from lora_lab.timing.target import ArrayTarget, Target
+from lora_lab.timing.target import Target, notes_of
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -158,7 +158,6 @@ def _report(
     details: dict[str, object], context: int,
 ) -> Report:  # fmt: skip
     """`context`: the last one."""
-    more = target.notes_at(context) if isinstance(target, ArrayTarget) else ()
     return Report(
         label="modelled",
         design=target.name,
@@ -172,5 +171,5 @@ def _report(
         bytes={name: round(value) for name, value in totals.bytes.items()},
         utilisation=utilisation(totals, target.roofs),
         details=details,
-        notes=(*target.notes, *more),
+        notes=notes_of([(target, context)]),
     )

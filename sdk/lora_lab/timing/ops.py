@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 MPU, VFU, ROUTER, DMA, CONTROL = "mpu", "vfu", "router", "dma", "control"
 WEIGHTS, ATTENTION, VECTOR, KV, LINK = "weights", "attention", "vfu", "kv", "link"
+LINK_EXPOSED = "link_exposed"  # what links take that nothing hides, votes too
 ADAPTER = "adapter"  # only if a step uses an adapter
 # Of overheads.py, not of operators.
 DISPATCH, HOST, SCRUB = "dispatch", "host", "scrub"

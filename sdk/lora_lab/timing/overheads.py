@@ -1,4 +1,4 @@
-"""Dispatch, host accesses and sums of weights, added to the units' time of a step."""
+"""Dispatch, host accesses and checksums of weights, added to the units' time of a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lora_lab.timing import host_access
 from lora_lab.timing.command_count import command_count
 from lora_lab.timing.control import VOTES, Dispatch, by_boards, firmware_dispatch
 from lora_lab.timing.facts import board_facts
-from lora_lab.timing.ops import DISPATCH, HOST, LINK, SCRUB
+from lora_lab.timing.ops import DISPATCH, HOST, LINK_EXPOSED, SCRUB
 from lora_lab.timing.schedule import Span, Timeline
 from lora_lab.timing.sequencer import sequencer_dispatch
 from lora_sdk.recovery.sum_pace import SumFacts
@@ -102,7 +102,7 @@ class Overheads:
         sums = self.sum_share * timeline.cycles if sampled else 0.0
         added = {DISPATCH: head + gaps, HOST: first + last, SCRUB: sums}
         if votes:
-            added[LINK] = timeline.by.get(LINK, 0.0) + votes
+            added[LINK_EXPOSED] = timeline.by.get(LINK_EXPOSED, 0.0) + votes
         return replace(
             timeline,
             cycles=timeline.cycles + head + gaps + first + last + votes + sums,

@@ -103,7 +103,7 @@ class OverlayTiming:
 
     def whole(self, shape: StepShape, summed: bool = True) -> Timeline:
         """A step with all that it takes besides its units: dispatch by the overlay's firmware, the
-        host's accesses and, if `summed`, sums of weights."""
+        host's accesses and, if `summed`, checksums of weights."""
         found = self.step(shape)
         commands = sum(op.unit != CONTROL for op in found.ops)
         return Overheads(

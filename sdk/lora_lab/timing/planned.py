@@ -14,9 +14,13 @@ from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
 
 UNITS = "  ideal: of the overlay's size; dispatch is the firmware's"
+SEQUENCER = (
+    "  most of it is that dispatch; with control in hardware: lora lab model --design own-u280 or "
+    "own-v80"
+)
 SIMULATED = (
     f"  by cycles of the source's units in simulation, banks of {LINE_RATE:g} of a line a cycle, "
-    "without host accesses and sums of weights; no card has run it"
+    "without host accesses and checkchecksums of weights; no card has run it"
 )
 
 if TYPE_CHECKING:
@@ -82,4 +86,5 @@ def token_lines(times: list[dict[str, Any]]) -> list[str]:
             f"{counted}",
             f"  {shares_text(entry['shares'], 1.0)}",
         ]
-    return [*lines, SIMULATED if simulated else UNITS]
+    mostly = any(entry["shares"].get(DISPATCH, 0.0) > 0.5 for entry in times)
+    return [*lines, SIMULATED if simulated else UNITS, *[SEQUENCER] * mostly]

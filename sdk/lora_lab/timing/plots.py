@@ -11,7 +11,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import counted, install
 from lora_lab.timing.model import check_positions, speculate, token_time
 from lora_lab.timing.report import part_title
-from lora_lab.timing.target import Target, make_target
+from lora_lab.timing.target import Target, make_target, notes_of
 from lora_sdk.model.shapes import find_config
 from lora_sdk.plan.partition import BOARD_COUNTS, check_board_count
 
@@ -76,8 +76,8 @@ def _target(design: str, model: str, boards: int, context: int) -> Target:
 
 
 def _fits(target: Target) -> bool:
-    """False: by counts, or by its memory, the board is too small, or the design is a plan."""
-    return not any("not fit" in note or "are planned" in note for note in target.notes)
+    """False: by counts, or by its memory, the board is too small, or the design has no source."""
+    return not _unbuilt(target) and not any("not fit" in note for note in target.notes)
 
 
 def _unbuilt(target: Target) -> bool:
@@ -90,21 +90,26 @@ def _name(target: Target) -> str:
 
 
 def _marker(target: Target, color: Any) -> dict[str, Any]:
-    """A dot, hollow for what does not fit its board."""
-    face = color if _fits(target) else "white"
-    size = 6 if _fits(target) else 9
-    return {"marker": "o", "markersize": size, "markerfacecolor": face, "color": color}
+    """A dot, hollow for what does not fit its board; with an edge, to be seen on its own line."""
+    face, edge, size = (color, "black", 6) if _fits(target) else ("white", color, 9)
+    return {
+        "marker": "o", "markersize": size, "markerfacecolor": face, "markeredgecolor": edge,
+        "color": color,
+    }  # fmt: skip
 
 
 def _line(target: Target) -> str:
     return "-" if _fits(target) else "--"
 
 
-def _footnotes(axes: Any, targets: Sequence[Target], more: Sequence[str] = ()) -> None:
+def _footnotes(
+    axes: Any, targets: Sequence[Target], context: int, more: Sequence[str] = ()
+) -> None:
     """What is to be known of the designs, below the axes."""
     lines = [] if all(map(_fits, targets)) else [HOLLOW]
-    for target in {target.name: target for target in targets}.values():
-        lines += [f"{target.name}: {note}" for note in target.notes if note != "modelled"]
+    for name in dict.fromkeys(target.name for target in targets):
+        notes = notes_of([(target, context) for target in targets if target.name == name])
+        lines += [f"{name}: {note}" for note in notes if note != "modelled"]
     footnotes(axes, [*lines, *more])
 
 
@@ -139,7 +144,7 @@ def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, conte
         f"{', '.join(fitted)}: activations, rotation, residual sums, quantizing and stores of "
         "K and V have no part of their own, as start-ups fitted to a paper's times contain them"
     )
-    _footnotes(axes, targets, [left_out] if fitted else [])
+    _footnotes(axes, targets, context, [left_out] if fitted else [])
 
 
 def _unit(ms: float) -> tuple[str, float]:
@@ -192,8 +197,8 @@ def _stacks(axes: Any, bars: Sequence[dict[str, float]], targets: Sequence[Targe
             _hollow(patch, target)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.bar_label(drawn, [f"{total:.3g} {unit}" for total in bottom], padding=2, fontsize=8)
-    axes.set_ylim(top=1.08 * max(bottom))
-    axes.tick_params(axis="x", labelsize=8)
+    axes.set_ylim(top=1.12 * max(bottom))
+    axes.tick_params(axis="x", labelsize=min(8.0, 40 / len(bars)))  # names stay apart
     axes.set_ylabel(f"{unit} per token")
     axes.legend(handles=legend, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
@@ -242,7 +247,7 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
     axes.set_ylabel("speed-up of a token over one board")
     axes.set_title(f"{model}, context {context}")
     axes.legend(fontsize=8)
-    _footnotes(axes, seen)
+    _footnotes(axes, seen, context)
 
 
 def _fixed(places: Sequence[int]) -> Any:
@@ -276,7 +281,7 @@ def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, contex
     plain_ticks(axes.yaxis)
     axes.set_title(f"{model}, {counted(boards, 'board')}: roofs, and a plain token below them")
     axes.legend(fontsize=8)
-    _footnotes(axes, targets)
+    _footnotes(axes, targets, context)
 
 
 def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
@@ -298,7 +303,7 @@ def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, con
     drafts = {target.draft for target in targets if target.draft is not None}
     bases = [f"acceptance of {draft.title}: 2 and 3 rows {draft.basis(2)}; others "
              f"{draft.basis(draft.published[0])}" for draft in drafts]  # fmt: skip
-    _footnotes(axes, targets, bases)
+    _footnotes(axes, targets, context, bases)
 
 
 DRAWERS = {

@@ -29,7 +29,7 @@ PART_TITLES = {
     "vfu": "vector unit",
     "kv": "stores of K and V",
     "link_exposed": "links",
-    "scrub": "sums of weights",
+    "scrub": "checksums of weights",
     "issue": "issue of loads",
 }
 """Parts of a time whose name does not say what they are, for all texts and plots."""
@@ -39,6 +39,7 @@ DETAIL_TITLES = {
     "aat_basis": "AAT is",
     "verify_ms": "verification ms",
     "plain_ms": "plain token ms",
+    "speedup": "speed-up",
 }
 ROOF_TITLES = {
     "memory": "of the memory's peak",

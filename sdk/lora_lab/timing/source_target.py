@@ -17,6 +17,7 @@ from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_step import card_step_of
 from lora_lab.timing.card_time import CardTiming
 from lora_lab.timing.facts import Draft, board_facts, drafts
+from lora_lab.timing.fit import fit
 from lora_lab.timing.list_ops import ListTiming
 from lora_lab.timing.machine import machine_of_overlay
 from lora_lab.timing.ops import DISPATCH
@@ -55,7 +56,8 @@ def source_card(plan: Plan, rank: int, commands: Sequence[Command]) -> CardTimin
 
 class SourceTarget:
     """W4A8 in groups of 128 where K allows, lm_head in INT8, K and V as KV, unless the model is
-    quantized."""
+    quantized. `name`: of SOURCE_TARGETS, or an overlay with channels, K and V then as `lora plan`
+    has them."""
 
     def __init__(self, name: str, config: ModelConfig, boards: int) -> None:
         """RequestError: several boards, whose waits for each other the costs leave out."""
@@ -64,7 +66,7 @@ class SourceTarget:
                 f"design {name} on {counted(boards, 'board')}: its cycles are simulated on one; "
                 "use --boards 1"
             )
-        overlay = load_overlay(SOURCE_TARGETS[name])
+        overlay = load_overlay(SOURCE_TARGETS.get(name, name))
         notes = ["modelled", "by cycles of the units' simulation; no card has run this source"]
         port, peak = float(abi.LINE_BYTES * overlay.clock_hz), board_facts(overlay.board.name)
         if overlay.channels:
@@ -80,12 +82,20 @@ class SourceTarget:
                 f"its memory, the roof here, is one port of a line a cycle: {port / 1e9:g} GB/s of "
                 f"the board's {peak.bytes_per_second / 1e9:g}"
             )
+        found = fit(CHANNELS if overlay.channels else name)
+        notes.append(
+            f"by what is counted it {found.verdict()} (lora lab model --resources); not counted: "
+            f"{'; '.join(found.not_counted)}"
+        )
         if config.quantization is None:
             config = quantized_as(config, overlay.precision)
             assert config.quantization is not None
-            config = replace(config, quantization=replace(config.quantization, kv=KV[name]))
-            kind = KV[name].upper()
-            notes.append(f"the model is in FP16: timed as W4A8, lm_head in INT8, K and V in {kind}")
+            kind = KV.get(name, config.quantization.kv)
+            config = replace(config, quantization=replace(config.quantization, kv=kind))
+            title = "INT8 by head" if kind == "int8-heads" else kind.upper()
+            notes.append(
+                f"the model is in FP16: timed as W4A8, lm_head in INT8, K and V in {title}"
+            )
         plan = make_plan(config, overlay, load_board(overlay.board.name), 1)
         self.name, self.board, self.boards = name, overlay.board.name, 1
         self.notes: tuple[str, ...] = tuple(notes)

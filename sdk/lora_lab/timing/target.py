@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
-from lora_host.naming import did_you_mean
+from lora_host.naming import counted, did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
-from lora_lab.timing.counted_attention import attention_note
+from lora_lab.timing.counted_attention import Case, attention_note
 from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
-from lora_lab.timing.facts import Draft, board_facts, drafts
+from lora_lab.timing.facts import Draft, drafts, facts_of, memory_note
 from lora_lab.timing.fit import unbuilt_note
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.machine import machine_of
@@ -66,7 +66,7 @@ class ArrayTarget:
         layout: Layout,
         adapter: AdapterUse | None = None,
     ) -> None:
-        self.facts = board_facts(board)
+        self.facts = facts_of(design, board)
         layout.check(config, board)
         self.layout, boards = layout, layout.boards
         self.machine = machine_of(design, self.facts)
@@ -108,14 +108,10 @@ class ArrayTarget:
         timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
 
-    def notes_at(self, context: int) -> tuple[str, ...]:
-        """What is to be said of a time at this context."""
-        if self.design.origin != "own":
-            return ()
+    def attention_case(self, context: int) -> Case:
+        """A plain token at this context, as counted_attention.py asks for it."""
         charged = self.decode(context).by.get(ATTENTION, 0.0) * 1e3
-        boards = self.layout.stage_boards
-        note = attention_note(self.design, self.config, boards, context, charged)
-        return () if note is None else (note,)
+        return Case(self.layout.stage_boards, context, charged)
 
     def _notes(self) -> tuple[str, ...]:
         design, config = self.design, self.config
@@ -127,6 +123,7 @@ class ArrayTarget:
             )
         if design.origin == "own":
             found.append(unbuilt_note(design))
+        found.extend(memory_note(design, self.board))
         if self.layout.stages > 1:
             found.append(
                 f"{self.layout.stages} stages of {self.layout.stage_boards} boards run one after "
@@ -146,7 +143,8 @@ class ArrayTarget:
         share = self.layout.board_bytes(config, design)
         if share > self.facts.capacity_bytes:
             found.append(
-                f"does not fit: {share / 1e9:.2f} GB of weights per board, "
+                f"does not fit {counted(self.boards, 'board')}: {share / 1e9:.2f} GB of weights "
+                "per board, "
                 f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
                 "timed as if it did"
             )
@@ -156,6 +154,27 @@ class ArrayTarget:
                 "model has others, whose exchanges come between a matmul and the next gather"
             )
         return tuple(found)
+
+
+def notes_of(cases: Sequence[tuple[Target, int]]) -> tuple[str, ...]:
+    """What every report, table and plot says of plain tokens of one design: its notes, and what its
+    counted attention units would add. `cases`: targets with their contexts."""
+    notes = tuple(dict.fromkeys(note for target, _ in cases for note in target.notes))
+    arrays = [(one, context) for one, context in cases if isinstance(one, ArrayTarget)]
+    return (*notes, *(one for one in design_notes(arrays) if one not in notes))
+
+
+def design_notes(cases: Sequence[tuple[ArrayTarget, int]]) -> tuple[str, ...]:
+    """Of these the notes of the design itself, whatever the model's size: nothing for a paper's."""
+    if not cases or cases[0][0].design.origin != "own":
+        return ()
+    first = cases[0][0]
+    found = [target.attention_case(context) for target, context in cases]
+    return (
+        unbuilt_note(first.design),
+        *memory_note(first.design, first.board),
+        *attention_note(first.design, first.config, found),
+    )
 
 
 class StreamTarget:
@@ -177,7 +196,7 @@ class StreamTarget:
                 f"design {design.name}: has no layers without attention, as {config.architecture}"
                 " has; use an overlay's design, as own-u280"
             )
-        facts = board_facts(board)
+        facts = facts_of(design, board)
         self.model = StreamModel(design, facts, config)
         self.name, self.board, self.boards = design.name, board, boards
         self.precision = "W4A8" if design.weight_bits == 4 else f"{design.weight_bits:g} bits"
@@ -186,7 +205,7 @@ class StreamTarget:
         self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
         fits = weights + kv_elements(config) * design.kv_bytes <= facts.capacity_bytes
-        self.notes: tuple[str, ...] = (
+        notes = (
             ("modelled",)
             if fits
             else (
@@ -195,6 +214,7 @@ class StreamTarget:
                 f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
             )
         )
+        self.notes: tuple[str, ...] = (*notes, *memory_note(design, board))
 
     def decode(self, context: int) -> Totals:
         return _of_stream(self.model.decode(context))
@@ -309,7 +329,7 @@ def make_target(
     every row uses, for array designs. `stages`, `cross_links`: those of `Layout`.
 
     RequestError names an unknown or conflicting argument."""
-    from lora_host.overlay import overlay_names
+    from lora_host.overlay import load_overlay, overlay_names
     from lora_lab.timing.source_target import SOURCE_TARGETS, SourceTarget
     from lora_lab.timing.wide_target import WideTarget
 
@@ -326,7 +346,11 @@ def make_target(
                 f"overlay {design}: its lists use two ports, one ring or path of all boards; time "
                 "a design, as own-v80"
             )
-        target = OverlayTarget(design, config, boards, stages=stages)
+        target: OverlayTarget | SourceTarget
+        if boards == stages == 1 and load_overlay(design).channels:  # as lora plan times it
+            target = SourceTarget(design, config, boards)
+        else:
+            target = OverlayTarget(design, config, boards, stages=stages)
         if board is not None and board != target.board:
             raise RequestError(
                 f"overlay {design} is for board {target.board}, not {board}; drop --board"

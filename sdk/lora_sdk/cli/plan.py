@@ -41,6 +41,7 @@ Examples:
   lora plan --model DIR --cluster lab.yaml --context 4096 --sequences 8
   lora plan --model DIR --kv int8-heads --json
   lora plan --model llama2-7b --boards 4
+  lora plan --model llama2-7b --overlay lora_w4a8_u55c
   lora plan --model llama2-70b --boards 64 --stages 4
   lora plan --model DIR --adapter fix=DIR2 --max-adapters 8
   lora plan --model DIR --beams 4 --batch 32 --prompt 1024 --response 1024

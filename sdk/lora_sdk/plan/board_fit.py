@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_host.naming import counted
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.adapters import (
     AdapterLayout,
@@ -258,7 +259,11 @@ class BoardFit:
                 for output in matmul.outputs
                 if output.axis == "kv_heads"
             )
-            found.append(Replica("k and v", f"{shared} KV heads shared with board before", size))
+            found.append(
+                Replica(
+                    "k and v", f"{counted(shared, 'KV head')} shared with the board before", size
+                )
+            )
         routers = [
             self.matrices[matmul.name].bytes
             for matmul in share.block(config).matmuls

@@ -290,7 +290,7 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
         f"weights {_mib(found['weight_bytes'])} with {_mib(found['replica_bytes'])} of replicas; "
         f"{_mib(found['placed_bytes'])} are written with padding"
     )
-    yield f"host memory: at most {_mib(found['host_bytes'])} for the boards' banks"
+    yield f"host memory: at most {_mib(found['host_bytes'])} for the boards' banks when emulated"
 
 
 def _remarks(found: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ its values, so one request reads both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
 
 RATIOS = (1, 2, 4, 8)
-CELL = 15  # columns of a cell: four ratios beside the names fit 80 columns
+CELL = 15  # least columns of a cell: four ratios beside the names fit 80 columns
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,22 @@ def request_lines(found: dict[str, Any]) -> Iterator[str]:
     merged = "a column tile" if merge == COLUMN else f"{merge} block{'s' if merge > 1 else ''}"
     yield (
         f"memory requests per decoded token, board {found['board']}; the overlay merges "
-        f"{merged} per request"
+        f"{merged} per request; requests x bytes of each"
     )
     shown = [one["ratio"] for one in found["total"]]
-    yield f"{'matrix':<10}{'block B':>8}" + "".join(f"{f'M = {ratio}':>{CELL}}" for ratio in shown)
-    for stream in found["matrices"]:
-        cells = (f"{one['requests']} x {one['request_bytes']} B" for one in stream["ratios"])
-        yield f"{stream['matrix']:<10}{stream['block_bytes']:>8}" + "".join(
-            f"{cell:>{CELL}}" for cell in cells
-        )
-    yield f"{'all':<18}" + "".join(f"{one['requests']:>{CELL}}" for one in found["total"])
+    rows = [
+        (stream, [f"{one['requests']} x {one['request_bytes']}" for one in stream["ratios"]])
+        for stream in found["matrices"]
+    ]
+    wide = max(CELL, 2 + max((len(cell) for _, cells in rows for cell in cells), default=0))
+
+    def line(cells: Iterable[object]) -> str:
+        return "".join(f"{cell!s:>{wide}}" for cell in cells)
+
+    yield f"{'matrix':<10}{'block B':>8}" + line(f"M = {ratio}" for ratio in shown)
+    for stream, cells in rows:
+        yield f"{stream['matrix']:<10}{stream['block_bytes']:>8}" + line(cells)
+    yield f"{'all':<18}" + line(one["requests"] for one in found["total"])
     if any(stream["metadata_bytes"] for stream in found["matrices"]):
-        apart = "".join(f"{one['requests_if_metadata_apart']:>{CELL}}" for one in found["total"])
+        apart = line(one["requests_if_metadata_apart"] for one in found["total"])
         yield f"{'metadata apart':<18}{apart}"

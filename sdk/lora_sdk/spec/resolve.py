@@ -86,6 +86,9 @@ class ResolvedSpeculation:
                 best.append(f"{counted(choice.rows, 'row')} from context {choice.context}")
                 last = choice.rows
         label = "modelled" if table.objective == "modelled" else "measured before"
+        if not table.pays:
+            proposer = table.measurement.proposer
+            return [self.note, f"{label}: {proposer} is off, plain decoding is at least as fast"]
         return [
             self.note,
             f"{label}: {table.measurement.proposer} is {table.speedup:.2f} times as fast as plain "
