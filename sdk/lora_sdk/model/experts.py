@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lora_host import abi
-from lora_sdk.model import llama
+from lora_sdk.model.families import llama
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.source import Source, linear
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, SigmoidRouting

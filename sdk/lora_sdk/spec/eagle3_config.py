@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lora_host.errors import ModelError
-from lora_sdk.model import llama
+from lora_sdk.model.families import llama
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import gated_sources, read_experts, read_shared
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
+from lora_sdk.model.families.qwen2 import FULL_LAYERS, WINDOW
+from lora_sdk.model.families.qwen3_moe import sparse_layers
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
-from lora_sdk.model.qwen2 import FULL_LAYERS, WINDOW
-from lora_sdk.model.qwen3_moe import sparse_layers
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.windows import read_layer_windows
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from lora_host import abi
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import gated_sources, read_experts, read_shared
+from lora_sdk.model.families.llama import PREFIXES, PROBE
+from lora_sdk.model.families.qwen3_moe import sparse_layers
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import PREFIXES, PROBE
-from lora_sdk.model.qwen3_moe import sparse_layers
 from lora_sdk.model.recurrent import MAX_KERNEL, read_layer_kinds, without_attention
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.source import Source, linear, reordered, vector

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from lora_sdk.model.decoder import Defaults
+from lora_sdk.model.families.gemma import GELU
+from lora_sdk.model.families.gemma2 import WINDOW, read_cap, read_gemma2
+from lora_sdk.model.families.llama import PREFIXES as LLAMA_PREFIXES
+from lora_sdk.model.families.llama import PROBE, sources
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.gemma import GELU
-from lora_sdk.model.gemma2 import WINDOW, read_cap, read_gemma2
-from lora_sdk.model.llama import PREFIXES as LLAMA_PREFIXES
-from lora_sdk.model.llama import PROBE, sources
 from lora_sdk.model.rope_fields import read_rope, scaled_positions
 from lora_sdk.model.spec import ModelConfig, RopeConfig, RopeKind
 from lora_sdk.model.windows import FULL, SLIDING, read_periodic_windows

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lora_sdk.model import llama
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import read_experts
+from lora_sdk.model.families import llama
+from lora_sdk.model.families.granite import with_factors
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE, with_biases
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.granite import with_factors
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, with_biases
 from lora_sdk.model.source import Source, linear
 from lora_sdk.model.spec import ModelConfig
 

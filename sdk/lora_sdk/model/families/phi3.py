@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.source import Source, head, linear, norm, reordered, table
 from lora_sdk.model.spec import ModelConfig, RopeKind

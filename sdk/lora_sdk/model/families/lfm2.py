@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.recurrent import MAX_KERNEL, read_layer_kinds
 from lora_sdk.model.source import Source, linear, norm, table
 from lora_sdk.model.spec import ModelConfig, RecurrentConfig

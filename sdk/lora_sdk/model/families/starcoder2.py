@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.gpt2 import ACTIVATIONS
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.gpt2 import ACTIVATIONS
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.windows import read_window

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lora_sdk.model.families.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.fused_heads import heads_side_by_side
-from lora_sdk.model.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
 from lora_sdk.model.heads import read_head_dim
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.rope_fields import read_rope, rotary_width, scaled_positions

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lora_sdk.model import gpt2
+from lora_sdk.model.families import gpt2
+from lora_sdk.model.families.gpt2 import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.gpt2 import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 

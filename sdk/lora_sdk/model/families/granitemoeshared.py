@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lora_sdk.model import granitemoe
 from lora_sdk.model.experts import read_shared
+from lora_sdk.model.families import granitemoe
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import MIXTRAL_PARTS, expert_sources, read_experts
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.windows import read_window

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
 from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
 from lora_sdk.model.spec import Activation, ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]

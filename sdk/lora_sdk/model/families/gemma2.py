@@ -7,9 +7,9 @@ import math
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults
+from lora_sdk.model.families.gemma import GELU, read_gemma
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE, sources
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.gemma import GELU, read_gemma
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.windows import read_periodic_windows
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from lora_sdk.model.families.gpt2 import ACTIVATIONS
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.fused_heads import heads_side_by_side
-from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.heads import read_head_dim
 from lora_sdk.model.rope_fields import read_rope, scaled_positions
 from lora_sdk.model.source import Source, biased, head, norm, table

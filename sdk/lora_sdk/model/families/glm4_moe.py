@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import PARTS, expert_sources, read_experts, read_sigmoid
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.partial_rotary import head_norms, separate_qkv
 from lora_sdk.model.source import Source, linear, vector
 from lora_sdk.model.spec import ModelConfig

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.experts import expert_sources, read_experts
+from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE, with_biases
+from lora_sdk.model.families.qwen2 import WINDOW
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, with_biases
-from lora_sdk.model.qwen2 import WINDOW
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.windows import read_layer_windows
 

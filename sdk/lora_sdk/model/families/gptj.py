@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
+from lora_sdk.model.families.gpt2 import ACTIVATIONS
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.source import Source, biased, head, linear, norm, reordered, table
 from lora_sdk.model.spec import ModelConfig, RopeConfig

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lora_sdk.model.decoder import Defaults
+from lora_sdk.model.families.llama import PROBE
+from lora_sdk.model.families.qwen3_next import hybrid_sources, read_hybrid
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.llama import PROBE
-from lora_sdk.model.qwen3_next import hybrid_sources, read_hybrid
 from lora_sdk.model.source import Source, linear
 from lora_sdk.model.spec import ModelConfig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from lora_sdk.model.families.gpt2 import ACTIVATIONS
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.source import Source, biased, head, linear, norm, table
 from lora_sdk.model.spec import ModelConfig
 

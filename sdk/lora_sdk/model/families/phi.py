@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.families.gpt2 import ACTIVATIONS
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.partial_rotary import separate_qkv
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
