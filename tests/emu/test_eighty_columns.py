@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from lora_sdk.cli.folding import folded
+from lora_sdk.cli.folding import GLUE, folded
 from lora_sdk.cli.grouped_help import GroupedCommand, name_of
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.run_command import lora_run
@@ -147,6 +147,9 @@ def test_folding_keeps_words_columns_and_long_paths() -> None:
     lines = folded(row, 50).splitlines()
     assert len(lines) > 1 and {line[:20] for line in lines[1:]} == {" " * 20}
     assert " ".join(" ".join(lines).split()) == " ".join(row.split())
+    assert folded(f"{'port ' * 6}status{GLUE}0x11ff here", 40).splitlines() == [
+        "port port port port port port", f"  status{GLUE}0x11ff here",
+    ]  # fmt: skip
     assert folded("an own-u280-4096 in words", 40) == "an own-u280-4096 in words"
     assert "own-u280-4096" in folded("thirty columns of text, and then own-u280-4096", 40)
 

@@ -81,13 +81,13 @@ def test_watch_ends_after_a_count_and_is_json_lines() -> None:
 def test_links_of_emulated_boards() -> None:
     found = run("links", "--boards", "4", "--test")
     assert found.exit_code == 0, found.output
-    assert found.stdout.count("4 cables of the map, 4 found, no problem") == 2
+    assert found.stdout.count("4 cables expected, 4 found, no problem") == 2
     assert found.stdout.startswith("4 emulated u280 boards: no device or cluster file names")
     pair = run("links", "--device", "emu:u280", "--device", "emu:u280", "--test").stdout
     assert pair.startswith("2 emulated boards\n")
-    assert pair.count("1 cable of the map, 1 found, no problem") == 2
-    assert "board 0 port 1: up status 0x11ff (healthy) configuration 0x83 (framing, 32 B" in pair
-    assert "board 0 port 0: down status 0x010f (lanes down: 0-3; no channel)" in pair
+    assert pair.count("1 cable expected, 1 found, no problem") == 2
+    assert "board 0 port 1: up, status 0x11ff (healthy), configuration 0x83 (framing, 32 B" in pair
+    assert "board 0 port 0: down, status 0x010f (lanes down: 0-3; no channel)" in pair
     file = yaml.safe_load(run("links", "--boards", "2", "--discover").stdout)
     assert file["cables"] == [{"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 0}]
 

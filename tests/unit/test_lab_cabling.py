@@ -60,7 +60,7 @@ def test_missing_cables_and_loopbacks_are_named() -> None:
 
 def test_a_cable_that_the_map_lacks() -> None:
     cabling = actual(received(both(Cable(0, 1, 1, 0))), SERIALS)
-    assert compare(cabling, []) == ["cable board 0 port 1 - board 1 port 0 is not in the map"]
+    assert compare(cabling, []) == ["cable board 0 port 1 - board 1 port 0 is not expected"]
 
 
 def test_wrong_bytes_one_way_links_and_strangers() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import sys
 import time
+from typing import Any, cast
 
 import pytest
 
+from lora_host.lab.bare import BareBank, BareBoards
 from lora_lab.timing.dse import Exploration
+from lora_sdk.cli.bare import validate_bare
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.shapes import find_config
@@ -29,6 +32,33 @@ def test_steps_are_whole_numbers_and_bytes_have_units(monkeypatch: pytest.Monkey
             progress(4 * total // 25, total)
     assert "| 4/25 [" in terminal.getvalue() and "4.00/25.0" not in terminal.getvalue()
     assert "4.00M/25.0M" in terminal.getvalue()
+
+
+class InMemory:
+    """Boards with a foreign container, as `BareBoards`, whose banks are bytes here."""
+
+    banks = tuple(BareBank(f"HBM[{index}]", index, 4096) for index in range(3))
+
+    def __init__(self) -> None:
+        self.boards = [self]
+        self._buffers: list[bytearray] = []
+
+    def buffer(self, memory: int, bytes: int) -> int:
+        self._buffers.append(bytearray(bytes))
+        return len(self._buffers) - 1
+
+    def write(self, buffer: int, offset: int, data: Any) -> None:
+        self._buffers[buffer][offset : offset + len(data)] = data.tobytes()
+
+    def read(self, buffer: int, offset: int, bytes: int) -> bytearray:
+        return self._buffers[buffer][offset : offset + bytes]
+
+
+def test_a_memory_test_of_a_foreign_container_counts_banks(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert validate_bare(cast(BareBoards, InMemory()), 1 << 20) == []
+    assert "memory:   0%" in terminal.getvalue() and "0/3 [" in terminal.getvalue()
 
 
 SPACE = {

@@ -133,7 +133,11 @@ def test_another_configuration_is_noticed(
             2,
             "/bin/false has not what this project needs",
         ),
-        (("vrtbin", "BOARD=v80", "KERNEL=control"), 2, "vivado, slashkit: not found in PATH"),
+        (
+            ("vrtbin", "BOARD=v80", "KERNEL=control"),
+            2,
+            "vivado, slashkit: not found in PATH; vivado: source settings64.sh of Vivado (2025.1",
+        ),
         (("vrtbin", "BOARD=v80"), 2, "link cores of the V80"),
         (
             ("xclbin", "BOARD=u280", "AURORAFLOW=/no/where"),

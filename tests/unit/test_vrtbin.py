@@ -143,6 +143,8 @@ def test_inspect_shows_an_archive_and_what_differs(overlay: Overlay, tmp_path: P
     runner = CliRunner()
     fits = runner.invoke(inspect, [path, "--overlay", "lora_f_v80"])
     assert fits.exit_code == 0 and "holds no bitstream" in fits.output
+    assert fits.output.rstrip().endswith("overlay lora_f_v80: fits")  # as of an xclbin
+    assert "32 hbm of 1024 MiB, 1 ddr of 32768 MiB" in fits.output
     assert "kernel lora_ctrl at 0x20200000000" in fits.output and "DDR0" in fits.output
     other = runner.invoke(inspect, [path, "--overlay", "lora_f_u280"])
     assert other.exit_code == 1 and "base 0x20200000000 found, 0x800000 expected" in other.output

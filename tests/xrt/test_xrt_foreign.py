@@ -69,7 +69,7 @@ def test_links_of_foreign_cores(pair: XrtEnvironment, cores: str, tmp_path: Path
     words = ("--device", "xrt:0", "--device", "xrt:1", "--container", cores)
     code, out, err = lora(pair, "links", *words, "--test")
     assert code == 0, out + err
-    assert out.count("1 cable of the map, 1 found by reset, no problem") == 2
+    assert out.count("1 cable expected, 1 found by reset, no problem") == 2
     assert "board 0 port 1: up status 0x11ff (healthy) framing on width 32 B" in out
     assert "payload: not tested: the container has no lora_ctrl" in out
     own = ("--container", str(load_overlay("lora_f_u280").container), "--test")

@@ -29,6 +29,7 @@ FROM = {
     "make": "apt-get install make",
     "tar": "apt-get install tar",
 }
+VIVADO_V80 = "source settings64.sh of Vivado (2025.1, the release that SLASH's README names)"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def check_tools(build: Build, target: str) -> None:
     before any of them runs for hours."""
     missing = [name for name in tools_for(build, target) if shutil.which(name) is None]
     if missing:
-        hints = "; ".join(f"{name}: {FROM[name]}" for name in missing)
+        known = FROM if build.plan.overlay.board.shell else {**FROM, "vivado": VIVADO_V80}
+        hints = "; ".join(f"{name}: {known[name]}" for name in missing)
         absent = ""
         if build.links and target == "xclbin" and build.aurora and not build.aurora.is_dir():
             absent = f"; and {aurora_flow.no_folder(build.aurora)}"

@@ -111,7 +111,7 @@ def compare(cabling: Cabling, expected: Sequence[Cable]) -> list[str]:
             cable.board_b,
             cable.port_b,
         ) not in mapped:
-            lines.append(f"cable {cable} is not in the map")
+            lines.append(f"cable {cable} is not expected")
     return lines
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import threading
 import time
@@ -53,8 +54,14 @@ def execute(line: str, devices: list[Device], emulated: Emulated) -> str:
 
 
 def listen(devices: list[Device], emulated: Emulated) -> None:
-    """Reads stdin until it ends."""
-    for line in sys.stdin:
+    """Reads stdin until it ends. In a shell's background a terminal cannot be read, which is an
+    OSError where SIGTTIN is ignored."""
+    lines = iter(sys.stdin)
+    while True:
+        try:
+            line = next(lines)
+        except (StopIteration, OSError):
+            return
         try:
             answer = execute(line, devices, emulated)
         except (ValueError, IndexError, TypeError, LoraError) as error:
@@ -105,6 +112,7 @@ def main() -> int:
     server = Server(options.socket, devices, options.generation)
     sys.stdout.write(f"ready {' '.join(f'{device.bdf}.0' for device in devices)}\n")
     sys.stdout.flush()
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # it would stop the server, not the reading alone
     threading.Thread(target=listen, args=(devices, emulated), daemon=True).start()
     try:
         run(devices, server, os.getppid(), options.exit_with_last_client, options.speed)

@@ -12,6 +12,7 @@ import click
 from lora_host.board_types import counted_type, opened_type
 from lora_host.naming import counted
 from lora_sdk.cli.folding import show
+from lora_sdk.cli.progress import ProgressBar, counting
 
 if TYPE_CHECKING:
     from lora_host.cluster_file import BoardEntry, Cable
@@ -67,12 +68,14 @@ def validate_bare(boards: BareBoards, size: int) -> list[str]:
     if not boards.banks:
         raise OverlayError("the container uses no memory bank; expected at least one; lora inspect "
                            "shows what it has")  # fmt: skip
-    results = list(check_bare_memory(boards, size))
+    total = len(boards.banks) * len(boards.boards)
+    with ProgressBar("memory", unit="bank") as progress:
+        results = list(counting(check_bare_memory(boards, size), progress, total))
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
-    total = sum(r.bytes for r in results) / MIB
+    tested = sum(r.bytes for r in results) / MIB
     verdict = counted(len(bad), "fault") if bad else "right"
     banks = counted(len(results), "bank")
-    show(f"memory: {banks}, {total:.2f} MiB, read back by the host: {verdict}")
+    show(f"memory: {banks}, {tested:.2f} MiB, read back by the host: {verdict}")
     return bad
 
 
@@ -137,7 +140,7 @@ def _test(links: BareLinks, cables: Sequence[Cable]) -> list[str]:
         found += lines + compare(Cabling(tuple(actual), tuple(lines), silent), cables)
         verdict = "problems" if found else "no problem"
         show(
-            f"run {turn} of {TIMES}: {counted(len(cables), 'cable')} of the map, {len(actual)} "
+            f"run {turn} of {TIMES}: {counted(len(cables), 'cable')} expected, {len(actual)} "
             f"found by reset, {verdict}"
         )
         problems += [line for line in found if line not in problems]

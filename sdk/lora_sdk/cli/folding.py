@@ -12,6 +12,7 @@ from itertools import groupby
 import click
 
 NARROWEST = 40
+GLUE = "\u00a0"  # a space at which no line is folded
 _COLUMN = re.compile(r".*\S {2,}(?=\S)")  # up to the last column of a table's row
 
 
@@ -23,7 +24,8 @@ def show(text: str, err: bool = False) -> None:
 def for_people(text: str, err: bool = False) -> str:
     """Folded, where stdout (`err`: stderr) is a terminal."""
     stream = sys.stderr if err else sys.stdout
-    return folded(text, shutil.get_terminal_size().columns) if stream.isatty() else text
+    wide = folded(text, shutil.get_terminal_size().columns) if stream.isatty() else text
+    return wide.replace(GLUE, " ")
 
 
 def folded(text: str, width: int) -> str:

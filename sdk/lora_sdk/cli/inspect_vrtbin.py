@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from lora_host.naming import counted
 from lora_host.overlay import Overlay
 from lora_host.vrtbin import differences, read_vrtbin
 
@@ -33,7 +35,11 @@ def inspect_vrtbin(path: Path, overlay: Overlay | None) -> dict[str, Any]:
         ],
     }
     if overlay is not None:
+        facts["overlay"] = overlay.name
         facts["manifest"] = str(overlay.path)
+        facts["banks"] = [
+            {"tag": b.name, "kind": b.kind, "bytes": b.capacity} for b in overlay.board.banks
+        ]
         facts["differences"] = differences(found, overlay)
     return facts
 
@@ -56,5 +62,10 @@ def vrtbin_table(facts: dict[str, Any]) -> str:
             lines.append(f"  banks {', '.join(kernel['connections'].values())}")
     if "differences" in facts:
         lines.append(f"manifest: {facts['manifest']}")
-        lines += facts["differences"] or ["fits the overlay's manifest"]
+        sizes = Counter((bank["kind"], bank["bytes"]) for bank in facts["banks"])
+        banks = ", ".join(f"{n} {kind} of {size >> 20} MiB" for (kind, size), n in sizes.items())
+        lines.append(f"banks, by the board's description: {banks}")
+        found = facts["differences"]
+        verdict = counted(len(found), "difference") if found else "fits"
+        lines += [f"overlay {facts['overlay']}: {verdict}", *(f"  {one}" for one in found)]
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from lora_host.board_types import counted_type
 from lora_host.naming import counted
 from lora_sdk.cli.bare import chosen_boards, container_option, links_bare, warn_without_cables
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
-from lora_sdk.cli.folding import show
+from lora_sdk.cli.folding import GLUE, show
 
 TIMES = 2  # a link that comes up once may not come up again
 
@@ -35,10 +35,10 @@ def links(
     """Show the links' registers; links are down until something brings them up, as --test does.
     --test tests the cables. --discover > cluster.yaml writes which ports are connected.
 
-    The overlay is loaded first. The exit code is 1 if a cable of the map is missing, is in another
-    port, or delivers wrong bytes; with --discover, if no cable joins the boards. With --container,
-    link cores of any xclbin are shown, and their cables are found by reset. Payload tests need an
-    overlay.
+    The overlay is loaded first. The exit code is 1 if an expected cable, of --cluster or of a ring,
+    is missing, is in another port, or delivers wrong bytes; with --discover, if no cable joins the
+    boards. With --container, link cores of any xclbin are shown, and their cables are found by
+    reset. Payload tests need an overlay.
 
     \b
     lora links --cluster lab.yaml --test
@@ -116,7 +116,7 @@ def _test(cluster: Any) -> list[str]:
                 found = [str(error)]
         verdict = "problems" if found else "no problem"
         show(
-            f"run {turn} of {TIMES}: {counted(len(cluster.cables), 'cable')} of the map, "
+            f"run {turn} of {TIMES}: {counted(len(cluster.cables), 'cable')} expected, "
             f"{len(cabling.cables)} found, {verdict}"
         )
         problems += [line for line in found if line not in problems]
@@ -130,10 +130,15 @@ def _show(cluster: Any) -> None:
     for board in range(cluster.size):
         for port in range(abi.PORTS):
             it = cluster.link_status(board, port)
-            show(
-                f"board {board} port {port}: {'up' if it.healthy else 'down'} "
-                f"status {it.status:#06x} ({status_words(it.status)}) configuration "
-                f"{it.configuration:#x} ({configuration_words(it.configuration)}) frames "
-                f"{it.frames_received} with errors {it.frames_with_errors} overflows "
-                f"{it.rx_overflows} times down {it.channel_down}"
+            shape = configuration_words(it.configuration)
+            said = (
+                ("status", f"{it.status:#06x} ({status_words(it.status)})"),
+                ("configuration", f"{it.configuration:#x} ({shape})"),
+                ("frames", it.frames_received),
+                ("with errors", it.frames_with_errors),
+                ("overflows", it.rx_overflows),
+                ("times down", f"{it.channel_down} (resets count)"),
             )
+            state = "up" if it.healthy else "down"
+            words = [f"{name.replace(' ', GLUE)}{GLUE}{value}" for name, value in said]
+            show(f"board {board} port {port}: {', '.join([state, *words])}")
