@@ -157,3 +157,6 @@ class LoraWorker(WorkerBase):
         boards = getattr(self, "_boards", None)
         if boards is not None:
             boards.close()
+        if not torch.accelerator.is_available():  # vLLM empties its caches, also where none is
+            torch.accelerator.empty_cache = lambda: None
+            torch.accelerator.empty_host_cache = lambda: None
