@@ -1,7 +1,7 @@
 """A vLLM server on boards: the platform plug-in (docs/vllm.md).
 
-vLLM loads `register` by the entry point group `vllm.platform_plugins` and asks it for the platform's
-class. Nothing here imports vLLM before it does so itself."""
+vLLM finds `register` in the entry point group `vllm.platform_plugins` and asks it for the class of
+the platform. Nothing here imports vLLM before it does so itself."""
 
 from __future__ import annotations
 

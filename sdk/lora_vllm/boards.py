@@ -104,8 +104,13 @@ class Boards:
         rows: list[Row] = []
         ends: list[int] = []
         for chunk in chunks:
-            wants = {"logits": chunk.wanted} if logits else {"argmax": chunk.wanted}
-            rows += build_rows(self.cache, chunk.sequence, chunk.tokens, **wants)
+            rows += build_rows(
+                self.cache,
+                chunk.sequence,
+                chunk.tokens,
+                logits=chunk.wanted if logits else (),
+                argmax=() if logits else chunk.wanted,
+            )
             ends.append(len(rows))
         result = self.stepper.tried(lambda: self.stepper.run(rows, retry=True))
         where = {row: index for index, row in enumerate(result.rows)}

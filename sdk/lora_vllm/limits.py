@@ -76,9 +76,9 @@ def apply_limits(config: VllmConfig) -> None:
     if refused:
         raise ValueError(f"boards do not support {'; nor '.join(refused)}")
     plan = _plan(config)
-    parallel, scheduler, cache = config.parallel_config, config.scheduler_config, config.cache_config
-    parallel.worker_cls = WORKER
-    parallel.distributed_executor_backend = "uni"
+    scheduler, cache = config.scheduler_config, config.cache_config
+    config.parallel_config.worker_cls = WORKER
+    config.parallel_config.distributed_executor_backend = "uni"
     scheduler.async_scheduling = False
     scheduler.enable_chunked_prefill = True
     scheduler.max_num_seqs = plan.max_sequences

@@ -1,4 +1,4 @@
-"""Which boards: from the environment, since vLLM has no flags for them, to the options of lora_sdk."""
+"""Which boards: from the environment, since vLLM has no flags for them."""
 
 from __future__ import annotations
 

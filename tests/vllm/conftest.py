@@ -1,4 +1,4 @@
-"""vLLM in this process, on emulated boards. The names of boards must stand before vLLM is imported."""
+"""vLLM in this process, on emulated boards, which are named before vLLM is imported."""
 
 from __future__ import annotations
 

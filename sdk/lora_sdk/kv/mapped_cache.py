@@ -1,7 +1,7 @@
 """A KV cache whose pages another scheduler assigns, e.g. vLLM's.
 
-That one decides which page holds which positions, when a page is free, and what prefixes share. Here
-sequences have their pages named by the caller; rows, commits and recoveries are as in KvCache."""
+That one decides which page holds which positions, when a page is free, and what prefixes share.
+Here the caller names the pages of a sequence; rows, commits and recoveries are as in KvCache."""
 
 from __future__ import annotations
 
