@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,24 +73,31 @@ def test_a_lost_board_leaves_the_others_with_its_adapters() -> None:
         assert greedy(llm, texts, 12, lora_request=asked) == want
 
 
-def test_a_killed_daemon_costs_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two boards of each of two daemons; the second one is killed in the middle."""
+def test_a_killed_daemon_costs_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulated boards of a daemon that is killed in the middle and started again."""
     texts = prompts(12)
     want = expected(demo_model_path(), texts, 12)
+    place = ("--socket", str(tmp_path / "boardd.sock"))
     monkeypatch.delenv("LORA_BOARDS")
-    with DaemonProcess() as near, DaemonProcess() as far:
-        monkeypatch.setenv("LORA_DEVICES", ",".join(near.uris))
-        with vllm_on_boards(
-            demo_model_path(), additional_config={"spares": tuple(far.uris)}
-        ) as llm:
-            before_step(llm, 10, near.process.kill)
+    with ExitStack() as stack:
+        first = stack.enter_context(DaemonProcess(*place))
+        monkeypatch.setenv("LORA_DEVICES", ",".join(first.uris))
+
+        def kill() -> None:
+            first.process.kill()
+            first.process.wait()
+            stack.enter_context(DaemonProcess(*place))
+
+        waiting = {"daemon_wait": 30}
+        with vllm_on_boards(demo_model_path(), additional_config=waiting) as llm:
+            before_step(llm, 10, kill)
             assert greedy(llm, texts, 12) == want
             assert counts(llm)["recoveries"] >= 1
 
 
 def test_what_is_not_recovered_is_an_error_that_names_the_board() -> None:
     off = {"recovery": "off"}
-    with pytest.raises(RuntimeError, match="boards: .*board 1"):  # noqa: SIM117
+    with pytest.raises(RuntimeError, match=r"boards: .*board 1"):  # noqa: SIM117
         with vllm_on_boards(demo_model_path(), additional_config=off) as llm:
             emulated = boards_of(llm).opened.cluster.emulated
             number, *rest = FAULTS["firmware dead"]
