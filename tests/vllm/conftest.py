@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-os.environ["LORA_BOARDS"] = "4"
-os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+AVAILABLE = importlib.util.find_spec("vllm") is not None
+if AVAILABLE:
+    os.environ["LORA_BOARDS"] = "4"
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without vLLM these tests are skipped, or fail where it is required."""
-    if importlib.util.find_spec("vllm") is not None:
+    if AVAILABLE:
         return
     required = config.getoption("--require-vllm")
     for item in items:
