@@ -21,7 +21,6 @@ class PromptLogprobs:
 
     def __init__(self, config: VllmConfig) -> None:
         self._vocabulary = config.model_config.get_vocab_size()
-        self._parts: dict[str, list[LogprobsTensors]] = {}
         self._done: dict[str, LogprobsTensors | None] = {}
 
     def wants(self, request: Request) -> bool:
@@ -33,17 +32,18 @@ class PromptLogprobs:
         """Logits of the step's rows, [rows, vocabulary]: each says what it expects next."""
         first = request.computed + 1
         following = request.prompt[first : first + len(logits)]
-        parts = self._parts.setdefault(request.name, []) if request.computed else []
-        self._parts[request.name] = parts
+        if not request.computed:
+            request.prompt_logprobs.clear()
         asked = request.params.prompt_logprobs
         count = self._vocabulary if asked == -1 else asked
         if following:
             rows = torch.from_numpy(logits[: len(following)].copy())
             tokens = torch.tensor(following, dtype=torch.int64)
-            parts.append(Sampler.gather_logprobs(Sampler.compute_logprobs(rows), count, tokens))
+            found = Sampler.gather_logprobs(Sampler.compute_logprobs(rows), count, tokens)
+            request.prompt_logprobs.append(found)
         if first + len(logits) > len(request.prompt):
-            found = self._parts.pop(request.name)
-            self._done[request.name] = LogprobsTensors.cat(found, [0]) if found else None
+            parts = request.prompt_logprobs
+            self._done[request.name] = LogprobsTensors.cat(parts, [0]) if parts else None
 
     def done(self) -> dict[str, LogprobsTensors | None]:
         """Those of prompts that this step has ended."""

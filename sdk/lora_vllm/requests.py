@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 import torch
 from vllm.sampling_params import SamplingType
 
+from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_vllm.boards import Boards, Chunk
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
+    from vllm.v1.outputs import LogprobsTensors
 
 
 @dataclass(eq=False)
 class Request:
     """`tokens`: of the prompt, then `output`. `pages`: the boards' pages by tile. `computed`:
     positions that vLLM counts as done before this step. `sequence`: None while it is not on the
-    boards. `plain`: its token is the one of the max logit, with nothing else asked."""
+    boards. `plain`: its token is the one of the max logit, with nothing else asked.
+    `prompt_logprobs`: of the chunks that have run."""
 
     name: str
     prompt: list[int]
@@ -33,7 +36,7 @@ class Request:
     generator: torch.Generator | None
     output: list[int] = field(default_factory=list)
     sequence: int | None = None
-    drafts: list[int] = field(default_factory=list)
+    prompt_logprobs: list[LogprobsTensors] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[int]:
@@ -127,14 +130,14 @@ class Requests:
         rows = 0
         for name, count in scheduled.num_scheduled_tokens.items():
             request = self.known[name]
-            tile = request.computed // 32
+            tile = request.computed // PAGE_POSITIONS
             used = request.pages[:tile] if request.sequence is None else ()
             if group and (rows + count > self._boards.row_limit or not written.isdisjoint(used)):
                 yield group
                 group, written, rows = [], set(), 0
             group.append(request)
             rows += count
-            written.update(request.pages[tile : -(-(request.computed + count) // 32)])
+            written.update(request.pages[tile : pages_for(request.computed + count)])
         if group:
             yield group
 
@@ -146,29 +149,28 @@ class Requests:
             if number is not None and cache.length(number) != request.computed:
                 self._leave(request)  # vLLM computes some positions again
             if request.sequence is None:
-                self._make_room(scheduled)
-                tokens = request.tokens[: request.computed]
                 adapter = self._boards.adapter(request.adapter)
+                self._make_room(adapter, scheduled)
+                tokens = request.tokens[: request.computed]
                 request.sequence = self._boards.start(tokens, request.pages, adapter)
             else:
                 assert number is not None
                 cache.map(number, request.pages[len(cache.pages(number)) :])
 
-    def _make_room(self, scheduled: SchedulerOutput) -> None:
-        """vLLM may hold more requests than it schedules: one of the others leaves the boards, and
-        comes back with its pages."""
-        if self._boards.cache.free_sequences:
-            return
+    def _make_room(self, adapter: str | None, scheduled: SchedulerOutput) -> None:
+        """vLLM may hold more requests than it schedules: others leave the boards where a sequence
+        or an adapter's slot is wanted, and come back with their pages."""
+        cache, adapters = self._boards.cache, self._boards.adapters
         for request in self.known.values():
-            if request.sequence is not None and request.name not in scheduled.num_scheduled_tokens:
-                self._leave(request)
+            if cache.free_sequences and adapters.has_room(adapter):
                 return
+            if request.name not in scheduled.num_scheduled_tokens:
+                self._leave(request)
 
     def chunk(self, request: Request, count: int, all_wanted: bool) -> Chunk:
         """The rows of a request in this step. `all_wanted`: logits of every prompt position."""
         assert request.sequence is not None
-        known = request.tokens + request.drafts
-        tokens = known[request.computed : request.computed + count]
+        tokens = request.tokens[request.computed : request.computed + count]
         first = 0 if all_wanted else max(0, request.length - 1 - request.computed)
         return Chunk(request.sequence, tokens, range(first, len(tokens)))
 

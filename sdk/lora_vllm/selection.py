@@ -15,8 +15,8 @@ BOARDS, DEVICES, CLUSTER = "LORA_BOARDS", "LORA_DEVICES", "LORA_CLUSTER"
 
 # Options of lora_sdk that `--additional-config` may set; vLLM decides the others.
 PASSED_ON = (
-    "adapter_mode", "boards", "check_weights", "daemon_wait", "kernels", "kv", "overlay",
-    "recovery", "spares", "stages", "threads",
+    "adapter_mode", "boards", "daemon_wait", "kernels", "kv", "overlay", "recovery", "spares",
+    "stages", "threads",
 )  # fmt: skip
 
 
