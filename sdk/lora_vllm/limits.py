@@ -48,8 +48,9 @@ def refusals(config: VllmConfig) -> Iterator[str]:
             f"KV cache type {cache.cache_dtype!r}: boards have their own; set one by "
             '--additional-config \'{"kv": "int8_head"}\''
         )
-    if config.speculative_config is not None:
-        yield f"speculative method {config.speculative_config.method!r}: use lora serve"
+    speculative = config.speculative_config
+    if speculative is not None and speculative.method != "ngram":
+        yield f"speculative method {speculative.method!r}: boards verify 'ngram'; see lora serve"
     if config.kv_transfer_config is not None:
         yield f"KV connector {config.kv_transfer_config.kv_connector!r}"
     if config.load_config.load_format not in ("auto", "safetensors", "hf"):

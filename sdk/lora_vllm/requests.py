@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -167,10 +167,11 @@ class Requests:
             if request.name not in scheduled.num_scheduled_tokens:
                 self._leave(request)
 
-    def chunk(self, request: Request, count: int, all_wanted: bool) -> Chunk:
-        """The rows of a request in this step. `all_wanted`: logits of every prompt position."""
+    def chunk(self, request: Request, count: int, drafts: Sequence[int], all_wanted: bool) -> Chunk:
+        """The rows of a request in this step, `count` with those of drafts. `all_wanted`: results
+        of every row, not only from the last known token on."""
         assert request.sequence is not None
-        tokens = request.tokens[request.computed : request.computed + count]
+        tokens = [*request.tokens, *drafts][request.computed : request.computed + count]
         first = 0 if all_wanted else max(0, request.length - 1 - request.computed)
         return Chunk(request.sequence, tokens, range(first, len(tokens)))
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
 
+from lora_vllm.drafts import Drafts, accepted
 from lora_vllm.prompt_logprobs import PromptLogprobs
 from lora_vllm.requests import Request, Requests
 from lora_vllm.sampling import BatchSampler
@@ -16,6 +17,7 @@ from lora_vllm.sampling import BatchSampler
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
+    from vllm.v1.outputs import DraftTokenIds
 
     from lora_vllm.boards import Boards
 
@@ -39,6 +41,8 @@ class Runner:
         self.requests = Requests(boards)
         self._sampler = BatchSampler(config)
         self._prompts = PromptLogprobs(config)
+        self._drafts = Drafts(config)
+        self._drafted: DraftTokenIds | None = None
         self._step: Step | None = None
 
     def execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput | None:
@@ -61,21 +65,28 @@ class Runner:
 
     def _run(self, group: list[Request], step: Step, by_logits: bool) -> None:
         counts = step.scheduled.num_scheduled_tokens
+        drafted = step.scheduled.scheduled_spec_decode_tokens
         self.requests.place(group, step.scheduled)
         chunks = [
-            self.requests.chunk(one, counts[one.name], self._prompts.wants(one)) for one in group
+            self.requests.chunk(
+                one, counts[one.name], drafted.get(one.name, ()), self._prompts.wants(one)
+            )
+            for one in group
         ]
         for request, ran in zip(group, self._boards.run(chunks, by_logits), strict=True):
-            assert request.sequence is not None
-            self._boards.cache.commit(request.sequence, ran.slots)
+            name, drafts = request.name, drafted.get(request.name, ())
+            rejected = 0
             if ran.logits is not None and self._prompts.wants(request):
                 self._prompts.take(request, ran.logits)
-            if not Requests.samples(request, counts[request.name]):
-                continue
-            if ran.logits is None:
-                step.tokens[request.name] = ran.tokens
-            else:
-                step.logits[request.name] = ran.logits[-1:]
+            if drafts or (ran.logits is None and Requests.samples(request, counts[name])):
+                chosen = ran.tokens if ran.logits is None else ran.logits.argmax(axis=1).tolist()
+                count = accepted(drafts, chosen)
+                step.tokens[name] = chosen[: count + 1]
+                rejected = len(drafts) - count
+            elif ran.logits is not None and Requests.samples(request, counts[name]):
+                step.logits[name] = ran.logits[-1:]
+            assert request.sequence is not None
+            self._boards.cache.commit(request.sequence, ran.slots[: len(ran.slots) - rejected])
 
     def sample(self, grammar: GrammarOutput | None) -> ModelRunnerOutput:
         """The tokens of the step that `execute` ran."""
@@ -84,6 +95,7 @@ class Runner:
         logprobs = self._from_logits(step, grammar) if step.logits else None
         for request in step.sampling:
             request.output += step.tokens[request.name]
+        self._drafted = self._drafts.of(step.sampling)
         names = list(step.scheduled.num_scheduled_tokens)
         return ModelRunnerOutput(
             req_ids=names,
@@ -93,10 +105,16 @@ class Runner:
             prompt_logprobs_dict=self._prompts.done(),
         )
 
+    def take_drafts(self) -> DraftTokenIds | None:
+        """What the last step's requests are expected to say next."""
+        found, self._drafted = self._drafted, None
+        return found
+
     def _from_logits(self, step: Step, grammar: GrammarOutput | None) -> LogprobsLists | None:
         """Let vLLM's sampler choose. Returns its log probabilities in the order of the step."""
-        logits = np.concatenate([step.logits[one.name] for one in step.sampling])
-        order, output = self._sampler.sample(step.sampling, logits, step.scheduled, grammar)
+        requests = [one for one in step.sampling if one.name in step.logits]
+        logits = np.concatenate([step.logits[one.name] for one in requests])
+        order, output = self._sampler.sample(requests, logits, step.scheduled, grammar)
         for name, token in zip(order, output.sampled_token_ids[:, 0].tolist(), strict=True):
             step.tokens[name] = [token]
         if output.logprobs_tensors is None:

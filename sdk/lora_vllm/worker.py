@@ -16,7 +16,7 @@ from lora_vllm.runner import Runner
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
-    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
 LAYER = "boards"  # vLLM's one layer of K and V: boards hold those of the model in the same pages
 
@@ -105,8 +105,9 @@ class LoraWorker(WorkerBase):
     def synchronize_device(self) -> None:
         """Nothing runs between calls."""
 
-    def take_draft_token_ids(self) -> None:
-        """No drafts."""
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        """Drafts for the next step, which verifies them."""
+        return self._runner.take_drafts()
 
     def reset_encoder_cache(self) -> None:
         """There is none."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lora_sdk import demo_model_path
+from tests.processes import ROOT
 from tests.vllm.rig import all_blocks, vllm_on_boards
 
 pytestmark = pytest.mark.vllm
@@ -19,9 +20,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"load_format": "dummy"}, "load format 'dummy'"),
     ({"quantization": "fp8"}, "quantization 'fp8': boards run what the model's folder holds"),
     (
-        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3,
-                                "prompt_lookup_max": 3}},
-        "speculative method 'ngram'",
+        {"speculative_config": {"method": "draft_model", "num_speculative_tokens": 3,
+                                "model": str(ROOT / "models" / "demo_draft")}},
+        "speculative method 'draft_model'",
     ),
     ({"additional_config": {"speed": 2}}, "--additional-config has 'speed'"),
     ({"additional_config": {"kv": "int3"}}, "int3"),

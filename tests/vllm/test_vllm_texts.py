@@ -220,3 +220,21 @@ def test_cancelled_requests_leave_no_page() -> None:
         assert [found[str(n)] for n in kept] == want
         llm.generate("x", VllmParams(max_tokens=1), use_tqdm=False)  # tells the worker of all ends
         assert counts(llm)["requests"] <= 1 and counts(llm)["sequences"] <= 1
+
+
+def test_drafts_by_look_up_change_no_text() -> None:
+    """Greedy requests get drafts, which boards verify, also beside requests that are sampled."""
+    from vllm import SamplingParams as VllmParams
+
+    texts = prompts(24)
+    look_up = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
+    want = expected(demo_model_path(), texts, 40)
+    with vllm_on_boards(demo_model_path(), speculative_config=look_up) as llm:
+        assert greedy(llm, texts, 40) == want
+        found = {one.name: one for one in llm.get_metrics()}
+        drafted = found["vllm:spec_decode_num_draft_tokens"].value
+        taken = found["vllm:spec_decode_num_accepted_tokens"].value
+        assert 0 < taken < drafted
+        free, bound = (VllmParams(temperature=t, max_tokens=40, seed=1) for t in (0, 0.9))
+        mixed = llm.generate(texts, [free, bound] * 12, use_tqdm=False)
+        assert [tuple(one.outputs[0].token_ids) for one in mixed[::2]] == want[::2]
