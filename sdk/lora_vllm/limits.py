@@ -46,7 +46,7 @@ def refusals(config: VllmConfig) -> Iterator[str]:
     if cache.cache_dtype not in ("auto", "bfloat16", "float16"):
         yield (
             f"KV cache type {cache.cache_dtype!r}: boards have their own; set one by "
-            '--additional-config \'{"kv": "int8_head"}\''
+            '--additional-config \'{"kv": "int8-heads"}\''
         )
     speculative = config.speculative_config
     if speculative is not None and speculative.method != "ngram":

@@ -8,7 +8,7 @@ import pytest
 
 from lora_sdk import demo_model_path
 from tests.processes import ROOT
-from tests.vllm.rig import all_blocks, vllm_on_boards
+from tests.vllm.rig import all_blocks, expected, greedy, prompts, vllm_on_boards
 
 pytestmark = pytest.mark.vllm
 
@@ -61,3 +61,12 @@ def test_limits_reach_vllm_by_themselves() -> None:
         assert config.scheduler_config.max_num_seqs == 3
         assert config.model_config.max_model_len == 200
         assert all_blocks(llm) == 3 * 7
+
+
+def test_boards_of_a_cluster_file_with_their_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = ROOT / "tests" / "topologies" / "ring4.yaml"
+    monkeypatch.delenv("LORA_BOARDS")
+    monkeypatch.setenv("LORA_CLUSTER", str(ring))
+    texts, kv = prompts(6), {"kv": "int8-heads", "stages": 2}
+    with vllm_on_boards(demo_model_path(), additional_config=kv) as llm:
+        assert greedy(llm, texts, 12) == expected(demo_model_path(), texts, 12, kv="int8-heads")
