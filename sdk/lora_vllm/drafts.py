@@ -37,7 +37,7 @@ class Drafts:
         plain = [request for request in requests if request.plain]
         tokens = np.zeros((len(plain), max([one.length for one in plain], default=0)), np.int32)
         for row, request in zip(tokens, plain, strict=True):
-            row[: request.length] = request.tokens
+            row[: request.length] = request.tokens(0, request.length)
         lengths = np.array([request.length for request in plain], np.int32)
         found = self._proposer.propose(self._proposer.k, [[0]] * len(plain), lengths, tokens)
         return DraftTokenIds([request.name for request in plain], found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Request:
-    """`tokens`: of the prompt, then `output`. `pages`: the boards' pages by tile. `computed`:
+    """`output`: the tokens after the prompt. `pages`: the boards' pages by tile. `computed`:
     positions that vLLM counts as done before this step. `sequence`: None while it is not on the
     boards. `plain`: its token is the one of the max logit, with nothing else asked.
     `prompt_logprobs`: of the chunks that have run."""
@@ -38,10 +38,10 @@ class Request:
     sequence: int | None = None
     prompt_logprobs: list[LogprobsTensors] = field(default_factory=list)
 
-    @property
-    def tokens(self) -> list[int]:
-        """Of all positions that are known."""
-        return self.prompt + self.output if self.output else self.prompt
+    def tokens(self, start: int, end: int) -> list[int]:
+        """Those of positions `start` to `end` - 1 that are known."""
+        first = len(self.prompt)
+        return self.prompt[start:end] + self.output[max(0, start - first) : max(0, end - first)]
 
     @property
     def length(self) -> int:
@@ -151,7 +151,7 @@ class Requests:
             if request.sequence is None:
                 adapter = self._boards.adapter(request.adapter)
                 self._make_room(adapter, scheduled)
-                tokens = request.tokens[: request.computed]
+                tokens = request.tokens(0, request.computed)
                 request.sequence = self._boards.start(tokens, request.pages, adapter)
             else:
                 assert number is not None
@@ -171,7 +171,8 @@ class Requests:
         """The rows of a request in this step, `count` with those of drafts. `all_wanted`: results
         of every row, not only from the last known token on."""
         assert request.sequence is not None
-        tokens = [*request.tokens, *drafts][request.computed : request.computed + count]
+        known = request.tokens(request.computed, request.computed + count)
+        tokens = [*known, *drafts][:count]
         first = 0 if all_wanted else max(0, request.length - 1 - request.computed)
         return Chunk(request.sequence, tokens, range(first, len(tokens)))
 
