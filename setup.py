@@ -9,7 +9,7 @@ DATA = {
     "lora_sdk.models": "models",
 }
 
-TYPED = ("lora_sdk", "lora_host", "lora_lab", "lora_cluster", "lora_prefill")
+TYPED = ("lora_sdk", "lora_host", "lora_lab", "lora_cluster", "lora_prefill", "lora_vllm")
 
 setup(
     packages=[*find_packages("sdk"), *find_packages("host"), *DATA],

@@ -64,6 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-ray", action="store_true", help="missing ray fails instead of skipping"
     )
     parser.addoption(
+        "--require-vllm", action="store_true", help="missing vllm fails instead of skipping"
+    )
+    parser.addoption(
         "--require-real", action="store_true", help="missing models fail instead of skipping"
     )
     parser.addoption(

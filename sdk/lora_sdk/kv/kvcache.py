@@ -58,6 +58,8 @@ class KvCache:
     run out, or if a call names a sequence that is not open.
     """
 
+    pool_type: type[PagePool] = PagePool
+
     def __init__(
         self,
         page_count: int,
@@ -78,7 +80,7 @@ class KvCache:
         self._queue = HeaderQueue(max_ops)
         self._slots = SlotPool(max_scratch, self._queue)
         spilled = page_count if first_spilled is None else first_spilled
-        self._pool = PagePool(pages_for(max_scratch), page_count, self._queue, spilled)
+        self._pool = self.pool_type(pages_for(max_scratch), page_count, self._queue, spilled)
         self._tables = PageTables(self._pool, self._queue, pages_for(max_scratch))
         self._open = self._tables.sequences
         self.fills = PendingWrites()
