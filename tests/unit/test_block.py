@@ -18,9 +18,10 @@ from lora_sdk.compile.isa import NO_LAYER
 from lora_sdk.compile.lower import lower
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
-from lora_sdk.model.block import describe, describe_stage
+from lora_sdk.model.block import describe
 from lora_sdk.model.operations import KINDS, Operation
 from lora_sdk.model.quantization import MatrixFormat, Quantization, unit_scales
+from lora_sdk.model.stage import describe_stage
 from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
