@@ -44,7 +44,7 @@ def test_chat_requests_of_the_demo_are_answered() -> None:
 @pytest.mark.parametrize(
     ("flags", "chat", "run"),
     [
-        (("-n", 5), "5 tokens is the most that -n allows", "; cut by -n"),
+        (("-n", 5), "5 tokens is the most that -n allows", "; cut at 5 tokens (-n)"),
         (("-n", -1, "-c", 32, "--ignore-eos"),
          "the context of 32 positions is full; the next message drops what is oldest",
          "; cut by a full context of 32 positions"),
@@ -58,4 +58,4 @@ def test_an_answer_says_what_cut_it(flags: tuple[object, ...], chat: str, run: s
     assert f"the answer was cut: {chat}\n" in done.stderr.decode()
     assert lora_run(*flags, "-p", "def f(").stderr.decode().endswith(f"{run}\n")
     ended = lora_run("-n", 40, "-p", "def f(", "--stop", "(").stderr.decode()
-    assert "cut by" not in ended
+    assert "; cut " not in ended

@@ -115,8 +115,9 @@ class Statistics:
         if self._results != 1 or result is None or result.finish_reason != "length":
             return ""
         full = result.prompt_tokens + len(result.token_ids) > engine.context
-        by = f"a full context of {engine.context} positions" if full else "-n"
-        return f"; cut by {by}"
+        if full:
+            return f"; cut by a full context of {engine.context} positions"
+        return f"; cut at {counted(len(result.token_ids), 'token')} (-n)"
 
     def _details(self, engine: Engine) -> None:
         plan = engine.plan
