@@ -218,7 +218,7 @@ def test_columns_are_timed_by_the_units_of_the_source() -> None:
     assert told in page
     static = make_target("channels-u280", None, shape_config("llama2-7b"), 1)
     report = token_time(static, "", 128)
-    assert report.latency_ms < modelled["modelled_ms_a_token"] < 2 * report.latency_ms
+    assert report.latency_ms < modelled["modelled_ms_a_token"] < 2.2 * report.latency_ms
     spread = planned(*asked, "--boards", "2")["modelled"][0]  # whose waits the units' costs lack
     assert "units" not in spread
 
