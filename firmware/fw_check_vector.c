@@ -59,8 +59,8 @@ static const uint32_t rules[] = {
     [LORA_VEC_ROUTE] = X_ROW | Y_CHOSEN,
     [LORA_VEC_ROUTE_CHOSEN] = X_ROW | Y_CHOSEN,
     [LORA_VEC_ADD_GATED] = X_ROW | Y_ROW | Z_GATE,
-    [LORA_VEC_ROUTE_SIGMOID] = X_ROW | Y_CHOSEN | A_FP32,
     [LORA_VEC_GATE] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_ROUTE_SIGMOID] = X_ROW | Y_CHOSEN | A_FP32,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 

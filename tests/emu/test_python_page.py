@@ -42,7 +42,7 @@ def test_names_of_the_page_are_those_of_the_package() -> None:
 def test_all_packages_say_that_they_are_typed() -> None:
     setup = (ROOT / "setup.py").read_text()
     packages = [*(p.parent for p in ROOT.glob("sdk/*/__init__.py")), ROOT / "host" / "lora_host"]
-    assert len(packages) == 5
+    assert len(packages) == 6
     for package in packages:
         assert (package / "py.typed").is_file() and f'"{package.name}"' in setup
 

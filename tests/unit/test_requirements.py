@@ -27,6 +27,7 @@ LEFT_OUT = {
     "clients",
     "agents",
     "ray",
+    "vllm",
     "rtl",
     "fuzz",
     "hosts",
