@@ -20,7 +20,7 @@ SEQUENCER = (
 )
 SIMULATED = (
     f"  by cycles of the source's units in simulation, banks of {LINE_RATE:g} of a line a cycle, "
-    "without host accesses and checkchecksums of weights; no card has run it"
+    "without host accesses and checksums of weights; no card has run it"
 )
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ TRACED_STEPS = 500
 
 
 def _is_prefill(shape: StepShape) -> bool:
-    return shape.rows > shape.sampled
+    """Rows that are not sampled; no rows at all: a prompt's positions are committed."""
+    return shape.rows > shape.sampled or not shape.rows
 
 
 class RunTime:
@@ -119,7 +120,7 @@ class RunTime:
         return found
 
     def totals(self, prefill: bool) -> Totals:
-        """Over the steps with rows that are not sampled (prompts), or over all others."""
+        """Over the steps of prompts (`_is_prefill`), or over all others."""
         found = Totals()
         for shape, count in self.steps.items():
             if _is_prefill(shape) == prefill:
