@@ -85,6 +85,9 @@ def test_boards_with_one_serial_are_named_and_no_cable_is() -> None:
     found = received(both(Cable(0, 1, 1, 0)), boards=2)
     cabling = actual(found, [0, 0])
     assert cabling.cables == ()
+    assert compare(cabling, [Cable(0, 1, 1, 0)]) == []
+    text = cluster_text([BoardEntry("emu:u280", None)] * 2, [0, 0], cabling)
+    assert "- uri: emu:u280" in text and "serial:" not in text
     assert cabling.problems == (
         "boards 0, 1 have one serial, 0: whose frames arrive cannot be told; "
         "expected a serial a card",

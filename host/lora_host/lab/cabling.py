@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import yaml
 
@@ -17,11 +17,13 @@ Port = tuple[int, int]  # board, port
 @dataclass(frozen=True)
 class Cabling:
     """`cables` between two boards. `problems`, one line each: loopbacks, wrong bytes, one-way
-    links. `silent`: the ports without a channel."""
+    links. `silent`: the ports without a channel. `told_apart`: boards have serials of their own;
+    without them no cable is named."""
 
     cables: tuple[Cable, ...]
     problems: tuple[str, ...]
     silent: tuple[Port, ...]
+    told_apart: bool = True
 
 
 def name(port: Port) -> str:
@@ -39,7 +41,7 @@ def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabl
         if count > 1
     ]
     if problems:
-        return Cabling((), tuple(problems), ())
+        return Cabling((), tuple(problems), (), told_apart=False)
     board_of = {serial: board for board, serial in enumerate(serials)}
     received: dict[Port, Port] = {}
     silent: list[Port] = []
@@ -87,7 +89,9 @@ def ends(cables: Sequence[Cable]) -> dict[Port, Port]:
 
 def compare(cabling: Cabling, expected: Sequence[Cable]) -> list[str]:
     """Differences from the cabling map, one line each: missing cables, cables in the wrong port
-    (swapped ports), cables that are not in the map."""
+    (swapped ports), cables that are not in the map. None where boards cannot be told apart."""
+    if not cabling.told_apart:
+        return []
     there, lines = ends(cabling.cables), []
     mapped = ends(expected)
     for cable in expected:
@@ -116,10 +120,12 @@ def compare(cabling: Cabling, expected: Sequence[Cable]) -> list[str]:
 
 
 def cluster_text(boards: Sequence[BoardEntry], serials: Sequence[int], cabling: Cabling) -> str:
-    """A cluster file with the cabling found."""
-    known = [replace(entry, serial=serial) for entry, serial in zip(boards, serials, strict=True)]
+    """A cluster file with the cabling found; without the serial of a board that has none, 0."""
     content = {
-        "boards": [{"uri": entry.uri, "serial": entry.serial} for entry in known],
+        "boards": [
+            {"uri": entry.uri} | ({"serial": serial} if serial else {})
+            for entry, serial in zip(boards, serials, strict=True)
+        ],
         "cables": [vars(cable) for cable in cabling.cables],
     }
     head = "".join(f"# {line}\n" for line in cabling.problems)

@@ -285,7 +285,8 @@ def _notes(config: ModelConfig, hosts: Hosts, load: Load, found: tuple[Split, ..
         network = hosts.network
         notes.append(
             "a replica over several hosts was run with emulated boards alone, not timed: charged "
-            f"as if one host served all its boards, and a network of {1e6 * network.round_trip_s:g} us a round trip and "
+            "as if one host served all its boards, and a network of "
+            f"{1e6 * network.round_trip_s:g} us a round trip and "
             f"{8e-9 * network.bytes_per_second:g} Gb/s, both assumed; a lone token has a "
             f"{generate_accesses().tokens}th of a round trip, since boards choose so many by "
             "themselves"

@@ -97,7 +97,7 @@ def _discover(cluster: Any) -> int:
     click.echo(cluster_text(cluster.entries, serials, cabling), nl=False)
     for line in cabling.problems:
         show(line, err=True)
-    return warn_without_cables(cluster.size, len(cabling.cables))
+    return warn_without_cables(cluster.size, len(cabling.cables)) if cabling.told_apart else 1
 
 
 def _test(cluster: Any) -> list[str]:
