@@ -139,10 +139,8 @@ def test_a_chat_goes_through_the_template(page: Page, server: Served) -> None:
     assert page.value("ask.messages") == [] and "chat template" in text(page, "said")
 
 
-@pytest.mark.parametrize("how", ["button", "Escape"])
-def test_stopping_ends_the_sequence(how: str, page: Page, ring: Served) -> None:
-    page.open(ring.url)
-    page.until(READY)
+def stopped(how: str, page: Page, ring: Served) -> bool:
+    """Whether the page says so, and the boards made fewer than 1000 tokens."""
     before = ring.engine.new_tokens
     ask(page, "import os\n", max_tokens=1000, temperature=0)
     page.until('at("result").textContent.includes("tokens/s")')
@@ -152,9 +150,17 @@ def test_stopping_ends_the_sequence(how: str, page: Page, ring: Served) -> None:
     else:
         page.press("Escape")
     page.until("!ask.running")
-    assert text(page, "result").endswith("stopped by you")
     assert eventually(ring.settled)
-    assert 1 <= ring.engine.new_tokens - before < 1000
+    said = text(page, "result").endswith("stopped by you")
+    return said and 1 <= ring.engine.new_tokens - before < 1000
+
+
+@pytest.mark.parametrize("how", ["button", "Escape"])
+def test_stopping_ends_the_sequence(how: str, page: Page, ring: Served) -> None:
+    """Five tries: on a busy computer the boards may have made all before the key arrives."""
+    page.open(ring.url)
+    page.until(READY)
+    assert any(stopped(how, page, ring) for _ in range(5))
     assert page.value("document.activeElement.id") == "prompt"
 
 
