@@ -14,6 +14,7 @@ from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import BD_A, BD_B, linears
 from tests.drive import Driver, open_runner
 from tests.family_configs import FAMILY_CONFIGS
+from tests.hybrid_configs import UNSETTLED
 from tests.parity.reference import attention_kernel
 from tests.parity.score import BOUND
 from tests.variant_tensors import normal
@@ -99,8 +100,11 @@ ADAPTED = {"olmo2": 0.01, "olmo2_gqa": 0.01, "gemma2": 0.01, "gemma3": 0.01}
         for kind in KINDS
         if (name, kind) != ("gpt2", "bd")  # PEFT has no BD-LoRA on Conv1D
     ]
-    + [(name, "plain") for name in FAMILY_CONFIGS]
-    + [(name, "plain") for name in others()],
+    + [
+        (name, "plain")
+        for name in (*FAMILY_CONFIGS, *others())
+        if name not in UNSETTLED and name != "glm4_moe"  # PEFT adapts its experts, too
+    ],
 )
 def test_the_boards_agree_with_peft(name: str, kind: str, peft: Any, tmp_path: Path) -> None:
     folder = write_checkpoint(variant(name), tmp_path / "model")

