@@ -203,8 +203,3 @@ def _delta_rows(c: dict[str, Any], last: str, every: list[int]) -> dict[str, lis
                                 for i in range(size)]  # fmt: skip
         first += size if fused else size * heads
     return found
-
-
-UNSETTLED = frozenset(name for name in HYBRID_CONFIGS if name.startswith("qwen3"))
-"""Their committed results of transformers are ours; those of a second environment, of the same
-version, differ by 0.05 of the deviation, and it is not known why. They are not compared live."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,35 +37,21 @@ from tests.hostile_lists import Board
 from tests.moe_configs import MOE_CONFIGS
 from tests.oracle import Oracle, load_weights
 from tests.oracle.adapted import Adapted
-from tests.parity.score import prompts
+from tests.parity.score import first_tokens
 from tests.unit import plan_rig
-from tests.variants import variant, write_checkpoint
+from tests.variants import variant
 
 LENGTH = 36  # beyond a tile of positions
 NAN = np.float16(np.nan)
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    @cache
-    def written(name: str) -> Path:
-        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), "x3")
-
-    return written
-
-
-@pytest.fixture(scope="module")
-def expected(folder_of: Callable[[str], Path]) -> Callable[[str], Logits]:
-    @cache
-    def logits(name: str) -> Logits:
-        checkpoint = Checkpoint.open(folder_of(name))
-        return Oracle(checkpoint.config, load_weights(checkpoint)).logits(tokens_of(name))
-
-    return logits
+def expected(oracle_logits: Callable[[str, int], Logits]) -> Callable[[str], Logits]:
+    return lambda name: oracle_logits(name, LENGTH)
 
 
 def tokens_of(name: str) -> list[int]:
-    return prompts(variant(name))[0][:LENGTH].tolist()
+    return first_tokens(name, LENGTH)
 
 
 @pytest.mark.parametrize("name", MOE_CONFIGS)

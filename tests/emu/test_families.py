@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,24 +19,15 @@ from tests.calibrated import random_windows, write_quantized
 from tests.drive import Driver, Logits, open_runner
 from tests.family_configs import FAMILY_CONFIGS
 from tests.oracle import Oracle, load_weights
-from tests.parity.score import BOUND, PROMPTS, kept_positions, load_fixture, prompts
-from tests.variants import variant, write_checkpoint
+from tests.parity.score import BOUND, PROMPTS, first_tokens, kept_positions, load_fixture
+from tests.variants import variant
 
 LENGTH = 32
 KEPT = [int(p) for p in kept_positions(sum(PROMPTS)) if p < LENGTH]
 
 
-@pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    @cache
-    def written(name: str) -> Path:
-        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), "x3")
-
-    return written
-
-
 def tokens_of(name: str) -> list[int]:
-    return prompts(variant(name))[0][:LENGTH].tolist()
+    return first_tokens(name, LENGTH)
 
 
 def on_boards(folder: Path, boards: int, tokens: list[int], kernels: str = "native") -> Logits:

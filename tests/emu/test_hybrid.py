@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,36 +26,22 @@ from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
 from tests.hybrid_configs import HYBRID_CONFIGS
-from tests.oracle import Oracle, load_weights
+from tests.oracle import load_weights
 from tests.oracle.adapted import Adapted
-from tests.parity.score import prompts
-from tests.variants import variant, write_checkpoint
+from tests.parity.score import first_tokens
+from tests.variants import variant
 
 LENGTH = 105  # three pages are full on the way
 LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed")
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    @cache
-    def written(name: str) -> Path:
-        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), "x3")
-
-    return written
-
-
-@pytest.fixture(scope="module")
-def expected(folder_of: Callable[[str], Path]) -> Callable[[str], Logits]:
-    @cache
-    def logits(name: str) -> Logits:
-        checkpoint = Checkpoint.open(folder_of(name))
-        return Oracle(checkpoint.config, load_weights(checkpoint)).logits(tokens_of(name))
-
-    return logits
+def expected(oracle_logits: Callable[[str, int], Logits]) -> Callable[[str], Logits]:
+    return lambda name: oracle_logits(name, LENGTH)
 
 
 def tokens_of(name: str) -> list[int]:
-    return prompts(variant(name))[0][:LENGTH].tolist()
+    return first_tokens(name, LENGTH)
 
 
 @pytest.mark.parametrize("name", HYBRID_CONFIGS)

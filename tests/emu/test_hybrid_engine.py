@@ -16,7 +16,6 @@ from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.step.tree_shape import TreeShape
 from tests.few_pages import few_pages
 from tests.recovery_rig import inject
-from tests.variants import variant, write_checkpoint
 
 NAMES = ("lfm2", "qwen3_5", "qwen3_next_mixed")
 STEM = [(i * i * 7 + 3 * i) % 200 for i in range(75)]
@@ -26,15 +25,6 @@ EXACT = SamplingParams(max_tokens=12, ignore_eos=True, logprobs=5)
 SAMPLED = SamplingParams(max_tokens=12, ignore_eos=True, logprobs=3, temperature=0.9, seed=3, n=2)
 REQUESTS = (GREEDY, EXACT, SAMPLED)
 Texts = list[tuple[object, ...]]
-
-
-@pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    @cache
-    def written(name: str) -> Path:
-        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), "x3")
-
-    return written
 
 
 def texts(engine: Engine, params: SamplingParams) -> Texts:

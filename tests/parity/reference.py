@@ -71,11 +71,12 @@ def reference_logits(
     prompts: Sequence[NDArray[Any]],
     fixed: bool = True,
     margins: list[NDArray[np.float32]] | None = None,
+    half: bool = False,
 ) -> list[NDArray[np.float32]]:
     """FP32 [len, vocabulary] of each prompt, teacher-forced. AssertionError where transformers
     finds a tensor missing, extra or misshapen: the writer's names must be its own. `fixed`: rotary
     positions as for the longest context, else as for each prompt. `margins` takes those of routers,
-    prompt by prompt."""
+    prompt by prompt. `half` computes in float16."""
     import torch
     import transformers
 
@@ -98,6 +99,8 @@ def reference_logits(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.half().float())
+        if half:
+            model.half()
         for tokens in prompts:
             ids = torch.from_numpy(tokens.astype(np.int64))[None]
             results.append(model(input_ids=ids).logits[0].float().numpy())

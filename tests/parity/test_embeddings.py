@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_sdk import Engine, demo_model_path
-from tests.hybrid_configs import UNSETTLED
 from tests.parity.reference import attention_kernel, fix_rotary
-from tests.parity.score import BOUND, prompts
+from tests.parity.score import error_limit, load_fixture, prompts
 from tests.variants import VARIANTS, Variant, write_checkpoint
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
@@ -49,13 +48,15 @@ def check(folder: Path, tokens: list[int], bound: float) -> None:
             assert float(unit @ (theirs / np.linalg.norm(theirs))) > 1 - bound**2
 
 
-@pytest.mark.parametrize(
-    "which", [one for one in VARIANTS if one.name not in UNSETTLED], ids=lambda which: which.name
-)
+@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
 def test_states_of_every_family_are_near(which: Variant, tmp_path: Path) -> None:
     """lm_head's input there is lm_head's input here."""
     folder = write_checkpoint(which, tmp_path, "init")
-    check(folder, [int(token) for token in prompts(which)[2]], 2 * BOUND["init"])
+    check(
+        folder,
+        [int(token) for token in prompts(which)[2]],
+        2 * error_limit(load_fixture(which.name), "init"),
+    )
 
 
 def test_the_demo_models_embeddings_are_near() -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import ModelConfig, RopeConfig
-from tests.oracle import Oracle, load_weights
+from tests.hybrid_configs import HYBRID_CONFIGS
+from tests.oracle import Oracle, arithmetic, forward, load_weights, recurrent
 from tests.parity.score import BOUND, PROMPTS, SCALES, Score, load_fixture, prompts, score
 from tests.parity.selection import every_variant, slow_unless_quick
 from tests.position_configs import WINDOW_CONFIGS
@@ -54,6 +55,18 @@ def test_the_rules_agree_with_transformers(
     found = judge(folder_of(which.name, scale), which.name, scale)
     assert found.positions >= 512
     assert found.passes(scale), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HYBRID_CONFIGS)
+def test_without_rounding_nothing_is_left(
+    name: str, folder_of: Callable[[str, Scale], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where values are not stored as FP16, recurrences are transformers' but for orders of sums."""
+    for module in (arithmetic, forward, recurrent):
+        monkeypatch.setattr(module, "store", np.float32)
+    for scale in SCALES:
+        assert judge(folder_of(name, scale), name, scale).worst < 1e-4
 
 
 @pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)

@@ -111,7 +111,8 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     shown = CliRunner().invoke(model_command, [*words, "--plot", str(tmp_path / "cluster.svg")])
     assert shown.exit_code == 0, shown.output
     assert (
-        "lowest latency of a lone token: " in shown.output and "note: nothing here" in shown.output
+        "lowest latency of a lone token: " in shown.output
+        and "note: a replica over" in shown.output
     )
     assert (tmp_path / "cluster.svg").read_text().startswith("<?xml")
     found = json.loads(CliRunner().invoke(model_command, [*words, "--json"]).output)
