@@ -221,6 +221,7 @@ AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count,
 
 #define COLUMNS_TARGET AVX2
 #include "columns.h"
+#include "delta.h"
 
 const struct lora_variant lora_variant_avx2 = {
     .name = "avx2",
@@ -233,6 +234,7 @@ const struct lora_variant lora_variant_avx2 = {
     .few = few,
     .few_rows = FEW_ROWS,
     .scale_columns = scale_columns,
+    .delta = delta,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

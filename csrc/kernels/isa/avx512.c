@@ -144,6 +144,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 
 #define COLUMNS_TARGET AVX512
 #include "columns.h"
+#include "delta.h"
 
 const struct lora_variant lora_variant_avx512 = {
     .name = "avx512",
@@ -156,6 +157,7 @@ const struct lora_variant lora_variant_avx512 = {
     .few = few,
     .few_rows = FEW_ROWS,
     .scale_columns = scale_columns,
+    .delta = delta,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

@@ -142,6 +142,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 
 #define COLUMNS_TARGET
 #include "columns.h"
+#include "delta.h"
 
 const struct lora_variant lora_variant_plain = {
     .name = "plain",
@@ -152,6 +153,7 @@ const struct lora_variant lora_variant_plain = {
     .row = row,
     .row_cached = row,
     .scale_columns = scale_columns,
+    .delta = delta,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

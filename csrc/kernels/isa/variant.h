@@ -10,6 +10,15 @@
 
 struct lora_gguf;
 
+/* A head of the gated delta rule and a position: state [keys][values] becomes that behind it,
+ * output [values] its o. */
+struct delta_step {
+    float *state, *output;
+    const float *q, *k, *v;
+    float decay, beta;
+    uint32_t keys, values;
+};
+
 struct lora_variant {
     const char *name;
     int (*supported)(void);
@@ -37,6 +46,8 @@ struct lora_variant {
     /* sums[row][i] = (sums[row][i]*scales[i])*own[row], and + values[i], of 32 columns. */
     void (*scale_columns)(float *sums, uint32_t rows, const float *scales, const float *own);
     void (*add_biases)(float *sums, uint32_t rows, const float *values);
+
+    void (*delta)(const struct delta_step *step);
 
     /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
     void (*pack_panel)(const uint16_t *const rows[4], uint32_t columns, float *x);

@@ -16,6 +16,7 @@
 /* One key head and its value heads. */
 struct delta {
     const struct lora_unit_call *call;
+    const struct lora_variant *variant;
     const struct lora_recurrence *c;
     struct kept kept;
     uint32_t key, group;           /* the key head in its KV head; value heads of it */
@@ -26,7 +27,7 @@ struct delta {
     float *taps, *history, *mixed; /* [kernel][columns], likewise by position, [columns] */
     float *gates;                  /* a, b [2][group] of the position at hand */
     float *state, *base;           /* [group][keys][values]; behind the committed positions */
-    float *recalled, *output;      /* [values] */
+    float *output;                 /* [values] */
 };
 
 static uint64_t state_floats(const struct delta *d) {
@@ -140,35 +141,20 @@ static void norm_keys(const struct delta *d) {
 }
 
 /* --- the state -------------------------------------------------------------------------------- */
-static void recall(float *restrict state, float *restrict sum, uint32_t count, float decay,
-                   float key) {
-    for (uint32_t j = 0; j < count; j++) {
-        state[j] = state[j] * decay;
-        sum[j] = sum[j] + state[j] * key;
-    }
-}
-
-static void update(float *restrict state, float *restrict sum, const float *restrict change,
-                   uint32_t count, float key, float query) {
-    for (uint32_t j = 0; j < count; j++) {
-        state[j] = state[j] + key * change[j];
-        sum[j] = sum[j] + state[j] * query;
-    }
-}
-
 /* d->output becomes o of value head `head` of the group. */
 static void advance_head(const struct delta *d, uint32_t head) {
-    const float *q = d->mixed, *k = q + d->keys;
-    const float *v = k + d->keys + (size_t)head * d->values;
-    float *state = d->state + (size_t)head * d->keys * d->values;
-    float beta = 1.0f / (1.0f + exp32(-d->gates[d->group + head]));
-    float decay = exp32(d->decay[head] * softplus(d->gates[head] + d->bias[head]));
-    for (uint32_t j = 0; j < d->values; j++) d->recalled[j] = d->output[j] = 0.0f;
-    for (uint32_t i = 0; i < d->keys; i++)
-        recall(state + (size_t)i * d->values, d->recalled, d->values, decay, k[i]);
-    for (uint32_t j = 0; j < d->values; j++) d->recalled[j] = (v[j] - d->recalled[j]) * beta;
-    for (uint32_t i = 0; i < d->keys; i++)
-        update(state + (size_t)i * d->values, d->output, d->recalled, d->values, k[i], q[i]);
+    const struct delta_step step = {
+        .state = d->state + (size_t)head * d->keys * d->values,
+        .output = d->output,
+        .q = d->mixed,
+        .k = d->mixed + d->keys,
+        .v = d->mixed + 2 * d->keys + (size_t)head * d->values,
+        .decay = exp32(d->decay[head] * softplus(d->gates[head] + d->bias[head])),
+        .beta = 1.0f / (1.0f + exp32(-d->gates[d->group + head])),
+        .keys = d->keys,
+        .values = d->values,
+    };
+    d->variant->delta(&step);
 }
 
 static int load_state(const struct delta *d, uint32_t page, float *state, bool store) {
@@ -324,7 +310,7 @@ static uint64_t floats_of(const struct lora_recurrence *c, struct delta *d) {
     d->group = c->value_heads / c->key_heads;
     d->columns = 2 * d->keys + d->group * d->values;
     uint64_t floats = (2ull * c->kernel + 1) * d->columns + 2 * state_floats(d);
-    return (floats + 2ull * d->group + 2ull * d->values + 15) / 16 * 16;
+    return (floats + 2ull * d->group + d->values + 15) / 16 * 16;
 }
 
 static void open_delta(const struct lora_job *job, uint32_t item, uint32_t thread,
@@ -333,6 +319,7 @@ static void open_delta(const struct lora_job *job, uint32_t item, uint32_t threa
     const struct lora_recurrence *c = r->command;
     struct recurrence_table table = recurrence_table(job->call->list, c);
     d->call = job->call;
+    d->variant = job->variant;
     d->c = c;
     floats_of(c, d);
     d->key = item % c->key_heads;
@@ -347,8 +334,7 @@ static void open_delta(const struct lora_job *job, uint32_t item, uint32_t threa
     d->state = d->mixed + d->columns;
     d->base = d->state + state_floats(d);
     d->gates = d->base + state_floats(d);
-    d->recalled = d->gates + 2 * d->group;
-    d->output = d->recalled + d->values;
+    d->output = d->gates + 2 * d->group;
     widen_taps(d, r->table, table.row);
 }
 
