@@ -117,15 +117,17 @@ class Bench {
         counts_["moved"]++;
     }
 
-    // All readers that have the bank read a line, and no other.
+    // One read, and no other.
+    void read(uint32_t which, const Where &it) {
+        drain();
+        readers_[which].offered = it;
+        readers_[which].tag = 0;
+        drain();
+    }
+    // By all readers that have the bank.
     void read(const Where &it) {
-        drain();
-        for (uint32_t i = 0; i < READERS; i++) {
-            if (BANKS == 1 && it.bank != OWN[i]) continue;
-            readers_[i].offered = it;
-            readers_[i].tag = 0;
-        }
-        drain();
+        for (uint32_t i = 0; i < READERS; i++)
+            if (BANKS != 1 || it.bank == OWN[i]) read(i, it);
     }
 
     // The last arena is none from now on, though a line of it was just read.
@@ -134,7 +136,6 @@ class Bench {
         const lora_arena_record last = records_.all().back();
         const Where it{last.bank % 64, last.offset / LORA_LINE_BYTES};
         read(it);
-        drain();
         host(LORA_REG_ARENA_COUNT, static_cast<uint32_t>(records_.all().size()) - 1);
         records_.drop();
         read(it);
@@ -310,8 +311,8 @@ class Bench {
                 if (same < 2 && !records_.place(it).refused) wheres[i].push_back(it);
             }
         for (uint32_t cycles = 0; cycles < 100; cycles++) cycle(2); // other arenas are kept
-        for (const auto &of_reader : wheres)
-            for (const Where &it : of_reader) read(it);
+        for (uint32_t i = 0; i < READERS; i++)
+            for (const Where &it : wheres[i]) read(i, it);
         busy_ = 0;
         for (uint32_t cycles = 0; cycles < STREAM; cycles++) {
             for (uint32_t i = 0; i < READERS; i++)
