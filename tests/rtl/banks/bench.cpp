@@ -134,7 +134,7 @@ class Bench {
     void forget() {
         if (records_.all().size() < 2) return;
         const lora_arena_record last = records_.all().back();
-        const Where it{last.bank % 64, last.offset / LORA_LINE_BYTES};
+        const Where it{last.bank % 64, last.offset / LORA_LINE_BYTES % Records::BANK_LINES};
         read(it);
         host(LORA_REG_ARENA_COUNT, static_cast<uint32_t>(records_.all().size()) - 1);
         records_.drop();
