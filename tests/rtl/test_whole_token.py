@@ -80,6 +80,19 @@ def test_a_token_of_llama2_7b(tmp_path: Path) -> None:
     assert found["cycles"] == simulated_layer.TOKEN
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("boards", "rows"), simulated_layer.LAYERS)
+def test_layers_that_tokens_are_derived_from(
+    boards: int, rows: int, layers: int, tmp_path: Path
+) -> None:
+    """With links of 51.2 Gb/s and cables between boards."""
+    folder = layer(tmp_path, num_hidden_layers=layers, vocab_size=32000)
+    found = simulated(folder, WIDE, cards(), "--boards", boards, "--rows", rows)
+    assert found["logits"] == 32000 * rows
+    assert found["cycles"] == simulated_layer.LAYERS[boards, rows][layers - 1]
+
+
 @pytest.mark.slow
 def test_a_layer_of_llama2_7b(tmp_path: Path) -> None:
     found = simulated(layer(tmp_path), WIDE, cards())

@@ -155,7 +155,7 @@ module lane_pieces
   // --- its sum -------------------------------------------------------------------------------------
   logic sum_ready, filing, comes, file_starts_run, file_ends_run;
   behind_t file_behind;
-  logic [63:0] own_bytes;
+  logic [63:0] own_bytes, file_bytes;  // of a line of memory
   assign out_ready = !sums || sum_ready;
   assign own_bytes = bytes_from(out_memory_byte, out_count);
   piece_sum sum (
@@ -179,7 +179,6 @@ module lane_pieces
   // --- filing: pieces of one line of memory are one write ------------------------------------------
   // What is held waits for the piece behind it, unless it is the part's last one.
   logic held, joins, move_file, file_ends;
-  logic [63:0] file_bytes;
   logic [511:0] kept;  // of the pieces before
   assign joins = held && !file_ends && piece_valid && piece_memory_line == write_line;
   assign write_valid = held && (file_ends || (piece_valid && !joins));
