@@ -31,7 +31,7 @@ def test_random_lines(banks: int, rounds: int) -> None:
 # (file, right, wrong), with a bank a reader.
 MISTAKES = [
     ("port/line_address", "if (changed || rst) lives <= '0;", "if (rst) lives <= '0;"),
-    ("port/line_address", "if (fills) ways[victim] <= arena;", "if (fills) ways[!victim] <= arena;"),
+    ("port/line_address", "(fills) ways[victim] <= arena;", "(fills) ways[!victim] <= arena;"),
     ("port/line_address", "!hits[0];\n      if (changed", "'0;\n      if (changed"),
     ("port/line_address", "{1'b0, line} < ways[w].behind", "{1'b0, line} <= ways[w].behind"),
     ("port/line_address", "&& !stale && !changed", ""),
