@@ -68,8 +68,12 @@ MISTAKES = {
         "lane_plan", "sums = to_next || other == 8'd0", "sums = 1'b1",
     ),
     "a sum of bytes that move within a line": (
-        "lane_pieces", "comes ? write_bytes[0] : out_memory_byte == 6'd0", "1'b1",
+        "lane_pieces", "comes ? file_bytes[0] : out_memory_byte == 6'd0", "1'b1",
     ),
+    "bytes of the pieces before are not written": (
+        "lane_pieces", "(joins ? write_bytes : 64'd0)", "64'd0",
+    ),
+    "pieces of two lines are one write": ("lane_pieces", "piece_memory_line == write_line", "1'b1"),
     "what has come is still expected": ("lane_plan", "due <= due - size_t'(length)", "due <= due"),
     "a full port is not told": ("router_lane", "blocked <= !has_room", "blocked <= 1'b0"),
     "the pattern of a test is not compared": (

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token of a whole model on one board, emulated or simulated, in a process of its own:
+"""A token of a model on emulated boards, or on simulated cards, in a process of its own:
 
-    python -m tests.rtl.whole_token FOLDER [LIBRARY]
+    python -m tests.rtl.whole_token FOLDER OVERLAY [--boards N] [--rows N] [--library FILE]
 
-prints, in JSON, the token, a digest of its logits' bytes and, with the library of simulated cards,
-cycles from doorbell to done of one whose memory answers after 31 cycles and whose banks give 0.75
-of a line a cycle, all and by command, beside those that the time model has."""
+prints, in JSON, the tokens of the step's rows, a digest of their logits' bytes and, with the
+library of simulated cards, cycles from doorbell to done of the slowest of them, all and by command,
+where memory answers after 31 cycles and banks give 0.75 of a line a cycle. On one board those that
+the time model has stand beside them."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -29,56 +30,70 @@ from lora_sdk.plan.model_plan import Plan
 from lora_sdk.step import runner as runner_of_core
 from tests.drive import open_runner
 from tests.rtl.card_cases import LATENCY, WIDE_LANES
-from tests.rtl.card_steps import Step, Unsummed, card_step, run_step
+from tests.rtl.card_steps import Step, Unsummed, card_step, chain, run_step
 from tests.rtl.step_cycles import Run, runs_of
 
-OVERLAY = "lora_channels_u280"
-CHANNELS = 32
-STEP = Step(127, commits=1)
+CONTEXT = 127  # positions before the rows
 
 
-def run(folder: Path, library: Path | None = None) -> dict[str, Any]:
-    """STEP of the model in `folder`, on an emulated board or on a simulated card."""
+def step_of(rows: int) -> Step:
+    """A row, or a draft's chain, behind CONTEXT positions, whose last ones the header commits: one,
+    or two, as of two rows are accepted."""
+    return Step(CONTEXT, chain(rows), sampled=rows, commits=min(rows, 2))
+
+
+def run(
+    folder: Path, overlay: str, boards: int = 1, rows: int = 1, library: Path | None = None
+) -> dict[str, Any]:
+    """The step of the model in `folder`, on emulated boards or on simulated cards."""
     told: list[tuple[int, int, int, int]] = []
     if library is not None:
         bench = sim.Bench(
             latency=LATENCY, line_rate=LINE_RATE, told=lambda *one: told.append(one),
-            library=sim.load(library, CHANNELS),
+            library=sim.load(library),
         )  # fmt: skip
         replaced: Any = cluster
         replaced.Cards = partial(sim.Cards, bench=bench)
     runner_of_core.Loader = Unsummed  # type: ignore[misc]
     with open_runner(
-        folder, 1, sequences=1, context=256, overlay=load_overlay(OVERLAY),
+        folder, boards, sequences=1, context=256, overlay=load_overlay(overlay),
         devices=["emu:u280" if library is None else "sim:u280"],
         timeouts={"watchdog_ms": 4000, "step_us": 60_000_000},
     ) as runner:  # fmt: skip
-        found = run_step(runner, STEP, logits=True)
+        found = run_step(runner, step_of(rows), logits=True)
         plan = runner.plan
     assert found.logits is not None and found.argmax is not None
     result: dict[str, Any] = {
-        "token": int(found.argmax[1][0]),
+        "tokens": found.argmax[1].tolist(),
         "logits": found.logits.size,
         "digest": hashlib.sha256(found.logits.tobytes()).hexdigest(),
     }
-    return result | (_timed(plan, next(iter(runs_of(told).values()))[-1]) if told else {})
+    if told:
+        steps = [of_board[-1] for of_board in runs_of(told).values()]
+        result |= _timed(plan, max(steps, key=lambda one: one.cycles), rows)
+    return result
 
 
-def _timed(plan: Plan, step: Run) -> dict[str, Any]:
+def _timed(plan: Plan, step: Run, rows: int) -> dict[str, Any]:
     """Cycles simulated and modelled, and simulated ones by command."""
     commands = lower(plan.config, plan, 0, unit_scales(plan.config))
-    costs = replace(card_costs(), lanes=WIDE_LANES, line_rate=LINE_RATE)
-    modelled = CardTiming(plan, 0, commands, LATENCY, costs).step(card_step(STEP))
     spent: Counter[str] = Counter()
     for index, command in enumerate(commands):
         if index in step.ends:
             spent[command.what] += step.ends[index] - step.begins[index]
-    return {
-        "cycles": step.cycles,
-        "modelled": round(modelled.cycles),
-        "commands": dict(spent.most_common()),
-    }
+    result: dict[str, Any] = {"cycles": step.cycles, "commands": dict(spent.most_common())}
+    if plan.size == 1:
+        costs = replace(card_costs(), lanes=WIDE_LANES, line_rate=LINE_RATE)
+        modelled = CardTiming(plan, 0, commands, LATENCY, costs).step(card_step(step_of(rows)))
+        result["modelled"] = round(modelled.cycles)
+    return result
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(*map(Path, sys.argv[1:]))))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("overlay")
+    parser.add_argument("--boards", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=1)
+    parser.add_argument("--library", type=Path)
+    print(json.dumps(run(**vars(parser.parse_args()))))

@@ -227,7 +227,7 @@ def test_a_step_of_known_sizes_is_rows_in_chains() -> None:
 @pytest.mark.parametrize("shape", CYCLES)
 def test_gathers_take_what_they_took_by_counts(shape: tuple[int, int]) -> None:
     found = card_costs().cycles("gather", counts(*shape), 0)
-    assert found == pytest.approx(CYCLES[shape], rel=0.12)
+    assert found == pytest.approx(CYCLES[shape], rel=0.14)
 
 
 LINKS = {(2, 1): 139, (4, 1): 198, (8, 1): 356, (4, 16): 918, (4, 64): 3222}

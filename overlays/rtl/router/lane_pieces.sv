@@ -132,7 +132,6 @@ module lane_pieces
     else {turn_in, turn_by} = {out_data, out_by};
   end
   assign turned = turn(turn_in, turn_by);
-  assign write_data = turned;
   frame_maker maker (
       .clk(clk),
       .rst(clear || make_stop),
@@ -156,7 +155,7 @@ module lane_pieces
   // --- its sum -------------------------------------------------------------------------------------
   logic sum_ready, filing, comes, file_starts_run, file_ends_run;
   behind_t file_behind;
-  logic [63:0] own_bytes;
+  logic [63:0] own_bytes, file_bytes;  // of a line of memory
   assign out_ready = !sums || sum_ready;
   assign own_bytes = bytes_from(out_memory_byte, out_count);
   piece_sum sum (
@@ -165,9 +164,9 @@ module lane_pieces
       .ready(sum_ready),
       .lets((filing && piece_ends_run) || (takes_own && sums && out_ends_run)),
       .valid(comes || (takes_own && sums)),
-      .line(only(comes ? turned : out_data, comes ? write_bytes : own_bytes)),
+      .line(only(comes ? turned : out_data, comes ? file_bytes : own_bytes)),
       .starts_run(comes ? file_starts_run : out_starts_run),
-      .starts_line(comes ? write_bytes[0] : out_memory_byte == 6'd0),
+      .starts_line(comes ? file_bytes[0] : out_memory_byte == 6'd0),
       .ends_run(comes ? file_ends_run : out_ends_run),
       .behind(comes ? file_behind : out_behind),
       .run_valid(run_valid),
@@ -177,24 +176,32 @@ module lane_pieces
       .idle(sum_idle)
   );
 
-  // --- filing --------------------------------------------------------------------------------------
-  logic move_file, file_ends;
-  assign move_file = (!write_valid || write_ready) && sum_ready;
+  // --- filing: pieces of one line of memory are one write ------------------------------------------
+  // What is held waits for the piece behind it, unless it is the part's last one.
+  logic held, joins, move_file, file_ends;
+  logic [511:0] kept;  // of the pieces before
+  assign joins = held && !file_ends && piece_valid && piece_memory_line == write_line;
+  assign write_valid = held && (file_ends || (piece_valid && !joins));
+  assign move_file = (!held || joins || (write_valid && write_ready)) && sum_ready;
   assign filing = files && piece_valid && move_file;
   assign piece_ready = own_piece ? ask_ready : move_file;
   assign head_read = filing;
   assign head_line = piece_line;
   assign filed = files && write_valid && write_ready && file_ends;
+  always_comb
+    for (int b = 0; b < 64; b++) write_data[8*b+:8] = file_bytes[b] ? turned[8*b+:8] : kept[8*b+:8];
   always_ff @(posedge clk) begin
     comes <= filing && !clear;
     if (filing) begin
-      write_valid <= 1'b1;
+      held <= 1'b1;
+      kept <= write_data;
       write_line <= piece_memory_line;
-      write_bytes <= bytes_from(piece_memory_byte, piece_count);
+      file_bytes <= bytes_from(piece_memory_byte, piece_count);
+      write_bytes <= (joins ? write_bytes : 64'd0) | bytes_from(piece_memory_byte, piece_count);
       file_by <= piece_memory_byte - piece_byte;
       file_ends <= piece_ends;
       {file_starts_run, file_ends_run, file_behind} <= {piece_starts_run, piece_ends_run, piece_behind};
-    end else if (write_ready) write_valid <= 1'b0;
-    if (clear) write_valid <= 1'b0;
+    end else if (write_valid && write_ready) held <= 1'b0;
+    if (clear) held <= 1'b0;
   end
 endmodule

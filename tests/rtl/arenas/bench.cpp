@@ -17,13 +17,12 @@
 #include "VArenas.h"
 #include "lora/abi.h"
 #include "random.hpp"
+#include "records.hpp"
 
 namespace {
 
 constexpr uint32_t BYTES = LORA_LINE_BYTES, IDS = 32, TAGS = 64, SCENE = 3000, STREAM = 600,
                    LIMIT = 100'000;
-constexpr uint64_t BANK_LINES = 1ull << 32;
-constexpr uint32_t BANKS[] = {0, 1, 5, 31, 32, 62};
 
 [[noreturn]] void fail(const char *format, ...) {
     va_list arguments;
@@ -34,13 +33,6 @@ constexpr uint32_t BANKS[] = {0, 1, 5, 31, 32, 62};
     std::exit(1);
 }
 
-struct Place { // where a line lies, if anywhere
-    bool refused = true, onchip = false;
-    uint64_t line = 0;
-    bool operator==(const Place &other) const {
-        return refused == other.refused && onchip == other.onchip && line == other.line;
-    }
-};
 struct Read {
     Place place;
     bool taken = false, loose = false;
@@ -51,11 +43,6 @@ struct Write {
     std::array<uint8_t, BYTES> data;
     bool taken = false, loose = false;
 };
-struct Where {
-    uint32_t bank;
-    uint64_t line;
-};
-
 class Bench {
   public:
     explicit Bench(uint32_t seed) : random_(seed) {
@@ -114,20 +101,20 @@ class Bench {
         }
         uint32_t words[sizeof record / 4];
         std::memcpy(words, &record, sizeof record);
-        uint32_t at = static_cast<uint32_t>(LORA_REG_ARENAS + records_.size() * sizeof record);
+        uint32_t at = static_cast<uint32_t>(LORA_REG_ARENAS +
+                                            records_.all().size() * sizeof record);
         for (uint32_t i = 0; i < sizeof record / 4; i++) host(at + 4 * i, words[i]);
-        records_.push_back(record);
-        host(LORA_REG_ARENA_COUNT, static_cast<uint32_t>(records_.size()));
+        records_.add(record);
+        host(LORA_REG_ARENA_COUNT, static_cast<uint32_t>(records_.all().size()));
     }
 
     // An arena lies elsewhere from now on; what is under way goes to either place.
     void move_arena() {
-        uint32_t number = random_.below(records_.size());
-        lora_arena_record &record = records_[number];
+        uint32_t number = random_.below(records_.all().size());
+        const lora_arena_record &record = records_.move(number);
         loose_ = true;
         for (auto &[tag, read] : reads_) read.loose = true;
         for (auto &[id, write] : writes_) write.loose = true;
-        record.base ^= 1ull << 40;
         host(LORA_REG_ARENAS + number * uint32_t(sizeof record) + 4,
              static_cast<uint32_t>(record.base >> 32));
         loose_ = false;
@@ -136,37 +123,13 @@ class Bench {
         counts_["moved"]++;
     }
 
-    // The next arena of a bank: at its end or behind a gap.
-    lora_arena_record next_arena(uint32_t bank) {
-        uint64_t &end = ends_[bank], lines = 1 + random_.below(40);
-        if (random_.once_in(2)) end += 1 + random_.below(9);
-        if (random_.once_in(8) && end < BANK_LINES / 2) end = BANK_LINES - 500;
-        lora_arena_record record{};
-        record.base = (random_.next() & ((1ull << 35) - 1)) << 12 | BYTES * random_.below(2);
-        record.offset = end * BYTES;
-        record.bytes = lines * BYTES;
-        record.bank = bank;
-        record.valid = 1;
-        end += lines;
-        return record;
-    }
-
     void add_arena() {
-        if (records_.size() + 2 >= LORA_MAX_ARENAS) return;
-        uint32_t bank = BANKS[random_.below(std::size(BANKS))];
-        lora_arena_record record = next_arena(bank);
-        if (random_.once_in(4)) { // none: it covers what another does
-            record.offset = 0, record.bytes = 1 << 20;
-            if (random_.once_in(2)) record.valid = 2;
-            else record.bank += 64;
-        }
-        tell(record);
+        if (!records_.full()) tell(records_.next());
     }
 
     void scene() {
         host(LORA_REG_ARENA_COUNT, 0);
         records_.clear();
-        ends_.clear();
         onchip_lines_ = 16 + random_.below(64);
         model_->onchip_bytes = onchip_lines_ * BYTES;
         uint32_t count = 1 + random_.below(random_.once_in(4) ? 110 : 20);
@@ -175,26 +138,15 @@ class Bench {
 
     Place place(const Where &it) const {
         if (it.bank == LORA_BANK_ONCHIP) return {it.line >= onchip_lines_, true, it.line};
-        for (const auto &record : records_) {
-            uint64_t first = record.offset / BYTES;
-            if (record.bank != it.bank || !(record.valid & 1) || it.line < first ||
-                it.line - first >= record.bytes / BYTES)
-                continue;
-            return {false, false, (record.base / BYTES + it.line - first) % (1ull << 42)};
-        }
-        return {};
+        return records_.place(it);
     }
 
     // A line in an arena, at an edge of one, or anywhere.
     Where any() {
         if (random_.once_in(8))
             return {LORA_BANK_ONCHIP, random_.below(onchip_lines_ + random_.below(3))};
-        if (random_.once_in(30)) return {random_.below(64), random_.next() % BANK_LINES};
-        const auto &record = records_[random_.below(records_.size())];
-        uint64_t first = record.offset / BYTES, lines = record.bytes / BYTES;
-        uint64_t at = random_.once_in(12) ? (random_.once_in(2) ? first - 1 : first + lines)
-                                          : first + random_.below(lines);
-        return {record.bank % 64, at % BANK_LINES};
+        if (random_.once_in(30)) return {random_.below(64), random_.next() % Records::BANK_LINES};
+        return records_.any();
     }
 
     // --- cycles ------------------------------------------------------------------------------
@@ -223,7 +175,7 @@ class Bench {
         reads_.clear(), writes_.clear();
         shown_read_ = shown_write_ = "";
         m.onchip_bytes = onchip_lines_ * BYTES;
-        if (!records_.empty()) host(LORA_REG_ARENA_COUNT, uint32_t(records_.size()));
+        if (!records_.all().empty()) host(LORA_REG_ARENA_COUNT, uint32_t(records_.all().size()));
         counts_["resets"]++;
     }
 
@@ -419,8 +371,7 @@ class Bench {
     VerilatedContext context_{};
     std::unique_ptr<VArenas> model_;
     std::map<std::string, uint64_t> counts_;
-    std::vector<lora_arena_record> records_;
-    std::map<uint32_t, uint64_t> ends_;
+    Records records_{random_, {0, 1, 5, 31, 32, 62}};
     uint32_t onchip_lines_ = 16, busy_ = 0;
     std::optional<Where> read_, write_, next_;
     uint32_t read_tag_ = 0, write_id_ = 0;
