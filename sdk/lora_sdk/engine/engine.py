@@ -151,6 +151,7 @@ class Engine:
             lambda: self.tokenizer,
             self._adapters.check,
             "fast" if options.prefill_is_fast else None,
+            self._workers is not None and self._workers.by_name,
         )
         lock, transfer = self._generator.lock, KvTransfer(self._loaded)
         self._adapter_api = AdapterApi(lock, self._adapters)

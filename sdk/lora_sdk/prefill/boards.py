@@ -63,6 +63,8 @@ class BoardsComputer:
     """A model on boards that compute prompts alone."""
 
     takes_adapters = True
+    by_name = False
+    at_once = 1
 
     def __init__(self, options: EngineOptions) -> None:
         """`options`: of `worker_options`. Errors of every layer pass through."""
