@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.prefill.job import Job, Part
 
+CONNECT_S = 5.0
 POLL_S = 0.1  # between two looks at whether the prompt is still wanted
 UNKNOWN_S = 10.0  # until the server knows the prompt: its request may come after ours
 SILENT_S = 300.0  # between two messages of a prompt that it knows
@@ -41,20 +42,13 @@ _log = logging.getLogger("lora_sdk.prefill")
 class Link:
     """A connection to the other program, and the shared memory that it has sent."""
 
-    def __init__(self, path: str, job: Job) -> None:
-        """OSError: nothing listens."""
+    def __init__(self, connected: socket.socket, job: Job) -> None:
+        """Owns the socket `connected`."""
         self._job = job
         self._lines: deque[bytes] = deque()
         self._rest = bytearray()
         self.memory: int | None = None
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.settimeout(POLL_S)
-            self._socket.connect(path)
-            self._socket.sendall(f"{job.name}\n".encode())
-        except BaseException:
-            self.close()
-            raise
+        self._socket = connected
 
     def __enter__(self) -> Link:
         return self
@@ -68,6 +62,11 @@ class Link:
         if self.memory is not None:
             os.close(self.memory)
             self.memory = None
+
+    def ask(self) -> None:
+        """Send the prompt's name. OSError: the other end is gone."""
+        self._socket.settimeout(POLL_S)
+        self._socket.sendall(f"{self._job.name}\n".encode())
 
     def line(self, limit: float) -> bytes | None:
         """The next line. None: the prompt is no longer wanted. NotComputed: the other program has
@@ -97,6 +96,18 @@ class Link:
         self._lines.extend(lines_in(self._rest))
 
 
+def _connected(path: str) -> socket.socket:
+    """OSError: nothing listens."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connected.settimeout(CONNECT_S)
+        connected.connect(path)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
 class ReceivingComputer:
     """Takes K and V of named prompts. Thread-safe."""
 
@@ -121,8 +132,9 @@ class ReceivingComputer:
         """See Computer. A part is a group of layers of the positions that a step of vLLM has
         computed, given while the next layers compute."""
         try:
-            with Link(self._path, job) as link:
-                self._take(link, job, give)
+            with Link(_connected(self._path), job) as link:
+                link.ask()
+                self.take(link, job, give)
         except OSError as error:
             self._note(error.strerror or str(error))
             raise NotComputed(f"{self._path}: {error.strerror or error}") from error
@@ -137,7 +149,8 @@ class ReceivingComputer:
             _log.warning("prefill vllm:%s: %s; the boards compute the prompt", self._path, why)
         self._failing = True
 
-    def _take(self, link: Link, job: Job, give: Callable[[Part], None]) -> None:
+    def take(self, link: Link, job: Job, give: Callable[[Part], None]) -> None:
+        """What the other program sends. NotComputed: what is wrong with it. OSError: the memory."""
         opening = self._opening(link, job)
         if opening is None:
             return
