@@ -119,9 +119,7 @@ def test_logits_are_within_a_bound_of_the_boards(
         found = kv_logits(engine, producer, tokens)
         errors.append(float(np.abs(found - want).max() / want.std()))
     middle = float(np.median(errors))
-    print(
-        f"{producer.kind}: errors of logits {middle:.5f}, up to {max(errors):.5f} of their deviation"
-    )
+    print(f"{producer.kind}: errors {middle:.5f}, at most {max(errors):.5f}")
     assert 0 < middle < BOUND and max(errors) < 1.5 * BOUND
 
 
