@@ -45,7 +45,11 @@ class Times:
 
 
 def handover_times(
-    engine: Engine, tokens: list[int], delay: float = 0.0, pipeline: bool = True
+    engine: Engine,
+    tokens: list[int],
+    delay: float = 0.0,
+    pipeline: bool = True,
+    prefill_id: str | None = None,
 ) -> Times:
     """Prefill `tokens`, with every write `delay` seconds longer than it is. Without `pipeline`
     parts are given when all is computed."""
@@ -77,7 +81,7 @@ def handover_times(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(computer, "compute", computing)
         patched.setattr(transfer, "write", writing)
-        engine.generate(tokens, max_tokens=1)
+        engine.generate(tokens, max_tokens=1, prefill_id=prefill_id)
     return times
 
 

@@ -6,25 +6,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.kv.key_columns import file_columns
-from lora_sdk.kv.kv_store import stored
-from lora_sdk.model.quantization import AttentionScales, kv_of
+from lora_sdk.model.quantization import AttentionScales
 from lora_sdk.prefill.job import Job, Part
+from lora_sdk.prefill.near import NearParts
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 CHUNK = 512  # tokens at once, whole pages: between them a cancelled prompt ends
-GROUP = 2  # layers that are handed over at once
 
 
 class TorchComputer:
     """A model of transformers. Adapters are not among its weights."""
 
     takes_adapters = False
+    by_name = False
+    at_once = 1
 
     def __init__(
         self, model: Any, config: ModelConfig, scales: Sequence[AttentionScales], context: int
@@ -32,8 +30,7 @@ class TorchComputer:
         """`config`, static `scales` and `context` are those of the boards."""
         self._model = model
         self._config = config
-        self._scales = scales
-        self._columns = file_columns(config)
+        self._parts = NearParts(config, scales)
         self.context = context
         found = int(model.config.get_text_config().vocab_size)
         if found != config.vocabulary:
@@ -56,26 +53,29 @@ class TorchComputer:
             if not job.wanted():
                 return
             chunk = ids[:, start : start + CHUNK]
-            kept.on_layer = partial(self._note, kept, range(start, start + chunk.shape[1]), give)
+            positions = range(start, start + chunk.shape[1])
+            kept.on_layer = partial(self._note, kept, positions, give, [])
             with torch.inference_mode():
                 logits = self._model(chunk, past_key_values=kept, use_cache=True).logits[0, -1]
         assert logits is not None  # a prompt has tokens
         job.logits = logits.float().cpu().numpy()
 
-    def _note(self, kept: Any, positions: range, give: Callable[[Part], None], layer: int) -> None:
+    def _note(
+        self,
+        kept: Any,
+        positions: range,
+        give: Callable[[Part], None],
+        group: list[tuple[Any, Any]],
+        layer: int,
+    ) -> None:
         """K and V of `layer` are known: give its group if it is the last of it."""
-        if layer % GROUP == GROUP - 1 or layer == self._config.layers - 1:
-            give(self._part(kept, range(layer - layer % GROUP, layer + 1), positions))
-
-    def _part(self, kept: Any, layers: range, positions: range) -> Part:
-        each = [self._layer(kept.layers[layer], layer, positions) for layer in layers]
-        k, v = (np.stack(arrays) for arrays in zip(*each, strict=True))
-        scales = self._scales[layers.start : layers.stop]
-        stored_as = kv_of(self._config).name
-        return Part(layers.start, positions.start, stored(stored_as, k, v, scales))
+        group.append(self._layer(kept.layers[layer], layer, positions))
+        if self._parts.ends_group(layer):
+            give(self._parts.part(layer, positions.start, group))
+            group.clear()
 
     def _layer(self, kept: Any, layer: int, positions: range) -> tuple[Any, Any]:
-        """FP32 [KV heads, positions, head_dim] of K, in the boards' columns, and of V."""
+        """FP32 [KV heads, positions, head_dim] of K and of V."""
         config = self._config
         expected = (1, config.kv_heads, positions.stop, config.head_dim)
         found = tuple(kept.keys.shape), tuple(kept.values.shape)
@@ -88,7 +88,7 @@ class TorchComputer:
             array[0, :, positions.start :].float().cpu().numpy()
             for array in (kept.keys, kept.values)
         )
-        return k[..., self._columns[layer]], v
+        return k, v
 
 
 def _watched_cache() -> Any:

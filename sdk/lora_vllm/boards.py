@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lora_host import abi
 from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.mapped_cache import MappedKvCache
 from lora_sdk.opening.opening import open_model
 from lora_sdk.recovery.recovery import Recovery
@@ -53,11 +53,7 @@ class Boards:
         plan = self.opened.plan
         self.adapters = AdapterSlots(self.opened.cluster, plan)
         self.cache = MappedKvCache(
-            plan.page_count,
-            plan.max_sequences,
-            plan.overlay.max_scratch,
-            plan.context,
-            abi.MAX_KV_OPS,
+            *kv_limits(plan),
             observer=self.adapters,
         )
         self.stepper = Stepper(

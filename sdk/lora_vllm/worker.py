@@ -42,8 +42,14 @@ class LoraWorker(WorkerBase):
             raise ValueError(f"vLLM reads a vocabulary of {theirs}, boards one of {ours}")
 
     def get_model(self) -> torch.nn.Module:
-        """No module of torch holds the model."""
+        """NotImplementedError: no module of torch holds the model. What asks for it is
+        `LLM.apply_model` alone."""
         raise NotImplementedError("boards hold the model; there is no torch module of it")
+
+    def get_model_inspection(self) -> str:
+        """What `print(LLM(...))` shows."""
+        plan = self._boards.opened.plan
+        return f"{self.model_config.model} on {plan.size} boards, {plan.overlay.name}"
 
     def get_supported_tasks(self) -> tuple[str, ...]:
         """What requests may ask."""

@@ -1,9 +1,10 @@
 """Targets that are sockets: the device process's calls, the messages of the emulation's cluster
-process, requests to the mock server for vrtd."""
+process, requests to the mock server for vrtd, K and V that a vLLM server hands over."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
+import numpy as np
+
 from lora_host import native
 from lora_host.device_process import calls, cluster_process, wire
 from lora_host.device_process.__main__ import HELLO, SOCKET_NAME
@@ -21,6 +24,20 @@ from lora_host.emulated import Emulated
 from lora_host.overlay import load_overlay
 from lora_host.vrtd_mock import server
 from lora_host.vrtd_mock.board import Device
+from lora_sdk import demo_model_path
+from lora_sdk.model.config import load_config
+from lora_sdk.prefill.job import Job
+from lora_sdk.prefill.receiving import Link, ReceivingComputer
+from lora_sdk.prefill.shared_kv import (
+    QUEUED,
+    NotComputed,
+    Opening,
+    Ready,
+    crc_of,
+    digest_of,
+    error_line,
+    line_of,
+)
 from tests.fuzz import structure
 from tests.fuzz.target import Target
 
@@ -215,8 +232,42 @@ def _packets(data: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
+def handed_kv(folder: Path) -> Target:
+    """What a vLLM server says to an engine that takes K and V of a prompt of 41 tokens of the demo
+    model; memory of zeros comes along."""
+    config = load_config(Path(demo_model_path()))
+    computer = ReceivingComputer(str(folder / "none"), config, (), 64)
+    tokens = list(range(41))
+    shape = (config.layers, config.kv_heads, config.head_dim)
+    opening = Opening(*shape, len(tokens) - 1, "float16", digest_of(tokens))
+    memory = os.memfd_create("fuzz")
+    os.ftruncate(memory, opening.bytes)
+    job = Job(tokens[:-1], None, lambda: True, name="a", digest=opening.digest)
+
+    def read(data: bytes) -> None:
+        here, there = socket.socketpair()
+        with there, Link(here, job) as link:
+            there.settimeout(0.0)
+            socket.send_fds(there, [data[:1] or b"\n"], [memory])
+            there.sendall(data[1 : 1 << 16])
+            there.shutdown(socket.SHUT_WR)
+            computer.take(link, job, lambda part: None)
+
+    def of_zeros(first: int, count: int) -> list[Ready]:
+        crc = crc_of(np.zeros((2, count, *shape[1:]), np.float16))
+        return [Ready(layer, first, count, crc) for layer in range(config.layers)]
+
+    whole = line_of(opening) + b"".join(map(line_of, of_zeros(0, 40)))
+    steps = line_of(opening) + b"".join(map(line_of, of_zeros(0, 32) + of_zeros(32, 8)))
+    seeds = [QUEUED + steps, whole, whole[:-1], QUEUED + error_line("gone"), whole[len(QUEUED) :]]
+    return Target(
+        read, lambda: seeds, structure.of_text, lambda: os.close(memory), folder, (NotComputed,)
+    )
+
+
 SOCKETS: dict[str, Callable[[Path], Target]] = {
     "cluster_messages": cluster_messages,
     "daemon": daemon,
     "device_calls": device_calls,
+    "handed_kv": handed_kv,
 }

@@ -56,6 +56,9 @@ def test_limits_reach_vllm_by_themselves() -> None:
         assert config.cache_config.block_size == 32
         assert config.model_config.max_model_len == 1024
         assert all_blocks(llm) == 64 * 1024 // 32
+        assert f"{demo_model_path()} on 4 boards" in str(llm)
+        with pytest.raises(NotImplementedError, match="boards hold the model"):
+            llm.apply_model(len)
     with vllm_on_boards(demo_model_path(), max_num_seqs=3, max_model_len=200) as llm:
         config = llm.llm_engine.vllm_config
         assert config.scheduler_config.max_num_seqs == 3

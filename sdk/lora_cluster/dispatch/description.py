@@ -72,8 +72,10 @@ def _worker(entry: Entry) -> dict[str, Any]:
             "prompts here: prefill: cpu, boards:N or cuda:N"
         )
     if entry.get("prefill_mode") == "fast":
-        device = parse_worker(entry.get("prefill", "cpu"), fast=True).text
-        return {"boards": 1, "prefill": device, "prefill_mode": "fast"}
+        fast = parse_worker(entry.get("prefill", "cpu"), fast=True)
+        if fast.socket is not None:
+            raise RequestError(f"prefill {fast.text!r} is for lora serve; use cpu or cuda:N here")
+        return {"boards": 1, "prefill": fast.text, "prefill_mode": "fast"}
     worker = parse_worker(entry.get("prefill", "cpu"))
     if worker.device is not None:
         return {"boards": 1, "prefill": worker.text}

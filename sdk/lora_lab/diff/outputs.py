@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.compile.lower import lower_until
+from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.model.operations import Buffer, target, width
@@ -51,10 +51,7 @@ class Outputs:
         quantized = opened.config.quantization is not None
         self._scales = opened.checkpoint.activation_scales() if quantized else None
         self.operations = tuple(plan.boards[0].share.block(opened.config).operations)
-        self._cache = KvCache(
-            plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context,
-            abi.MAX_KV_OPS,
-        )  # fmt: skip
+        self._cache = KvCache(*kv_limits(plan))
         self._stepper = Stepper(opened.runner, self._cache)
         self._cache.reset()
         self._stepper.flush()

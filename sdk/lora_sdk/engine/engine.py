@@ -8,7 +8,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
-from lora_host import abi
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
@@ -40,6 +39,7 @@ from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.engine.watch_opening import open_watch
 from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
+from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.kv.kvcache import KvCache
@@ -91,11 +91,7 @@ class Engine:
         plan, runner = self._loaded.plan, self._loaded.runner
         self._adapters = AdapterSlots(self._loaded.cluster, plan)
         self._cache = KvCache(
-            plan.page_count,
-            plan.max_sequences,
-            plan.overlay.max_scratch,
-            plan.context,
-            abi.MAX_KV_OPS,
+            *kv_limits(plan),
             observer=self._adapters,
             window=self._loaded.config.read_positions,
             first_spilled=plan.first_spilled,
@@ -151,6 +147,7 @@ class Engine:
             lambda: self.tokenizer,
             self._adapters.check,
             "fast" if options.prefill_is_fast else None,
+            self._workers is not None and self._workers.by_name,
         )
         lock, transfer = self._generator.lock, KvTransfer(self._loaded)
         self._adapter_api = AdapterApi(lock, self._adapters)

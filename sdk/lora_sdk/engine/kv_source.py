@@ -22,7 +22,7 @@ class NewSequence:
     `drafted`: its rows may have drafts.
     `kv`: of all tokens but the last, in the boards' column order, with the boards' own bytes; None
     if they are to be found or computed. `keep`: the bytes are others, so that a recovery must write
-    them again."""
+    them again. `prefill_id`: the name under which a worker by name has them."""
 
     tokens: Sequence[int]
     pages: int
@@ -32,6 +32,7 @@ class NewSequence:
     drafted: bool = False
     kv: KvArrays | None = None
     keep: bool = False
+    prefill_id: str | None = None
 
 
 class KvSource(Protocol):

@@ -90,6 +90,7 @@ class SequenceGroup:
             drafted=request.search is None,
             kv=self.kv,
             keep=request.prefill is not None,
+            prefill_id=None if self.samples[0].output else params.prefill_id,
         )
 
 

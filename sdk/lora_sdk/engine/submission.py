@@ -96,10 +96,13 @@ class RequestMaker:
         tokenizer: Callable[[], Tokenizer],
         check_adapter: Callable[[str], None],
         prefill: str | None = None,
+        by_name: bool = False,
     ) -> None:
         """`tokenizer` raises ModelError if the model has none. `check_adapter` raises AdapterError
-        if no adapter of that name is loaded. `prefill`: the label of all results."""
+        if no adapter of that name is loaded. `prefill`: the label of all results. `by_name`: a
+        worker has prompts under names."""
         self._prefill = prefill
+        self._by_name = by_name
         self._config = config
         self._context = context
         self._tokenizer = tokenizer
@@ -151,6 +154,11 @@ class RequestMaker:
         text = prompt if isinstance(prompt, str) else None
         if params.adapter is not None:
             self._check_adapter(params.adapter)
+        if params.prefill_id is not None and not self._by_name:
+            raise RequestError(
+                f"prefill_id (kv_transfer_params over HTTP) is {params.prefill_id!r:.60}, but no "
+                "worker has prompts under names; open the engine with prefill 'vllm:SOCKET'"
+            )
         tokens = self._tokens(prompt)
         if not tokens:
             raise RequestError("the prompt is empty; expected at least one token")

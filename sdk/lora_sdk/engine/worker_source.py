@@ -13,6 +13,7 @@ from lora_host.errors import LoraError, RequestError
 from lora_sdk.engine.handover import Handover
 from lora_sdk.engine.kv_source import KvSource, NewSequence
 from lora_sdk.prefill.job import Job, JobAdapter, PrefillUse
+from lora_sdk.prefill.shared_kv import digest_of
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
@@ -53,6 +54,7 @@ class WorkerSource:
         self._logits: dict[int, NDArray[np.float32]] = {}
         self._logged = False
         self.use = PrefillUse(worker.name, fast)
+        self.by_name = worker.by_name
 
     def needs(self, new: NewSequence) -> int:
         """See KvSource."""
@@ -87,8 +89,8 @@ class WorkerSource:
         if not ended:
             self._log_failure()
             return 0
-        assert job.logits is not None
-        self._logits[sequence] = job.logits
+        if job.logits is not None:
+            self._logits[sequence] = job.logits
         self.use.prompts += 1
         self.use.tokens += len(job.tokens)
         return len(job.tokens)
@@ -100,8 +102,15 @@ class WorkerSource:
     def _start(self, sequence: int, new: NewSequence) -> bool:
         """Hand the prompt to the worker. False: the boards compute it."""
         worker, tokens = self._worker, list(new.tokens)
+        digest = ""
+        if worker.by_name:
+            if new.prefill_id is None:
+                return False
+            digest = digest_of(tokens)
+            del tokens[-1:]  # whose logits the boards compute
         adapted = new.adapter is not None and not worker.takes_adapters
-        if adapted or new.recompute or worker.failure or len(tokens) > worker.context:
+        unfit = not tokens or len(tokens) > worker.context
+        if adapted or new.recompute or worker.failure or unfit:
             self._log_failure()
             return False
         try:
@@ -110,7 +119,14 @@ class WorkerSource:
             return False
         known = self._cache.identity(sequence)
         wanted = partial(self._is_wanted, sequence, known)
-        job = Job(tokens, self._adapter(new.adapter), wanted)
+        job = Job(
+            tokens,
+            self._adapter(new.adapter),
+            wanted,
+            resumed=worker.by_name,
+            name=new.prefill_id,
+            digest=digest,
+        )
         self._handovers[sequence] = Handover(
             job, sequence, self._cache, self._transfer, self._sender, self._fast
         )

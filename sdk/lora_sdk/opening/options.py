@@ -216,7 +216,7 @@ class EngineOptions:
     prefill: str | None = option(
         None,
         help="who computes prompts: cpu, boards:N (emulated on this computer), boards:URI,URI, "
-        "cuda:N or torch:DEVICE (extra prefill)",
+        "cuda:N or torch:DEVICE (extra prefill), in the fast mode also vllm:SOCKET",
         unset="the boards",
         flags=("--prefill",),
         metavar="WORKER",

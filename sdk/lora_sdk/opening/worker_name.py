@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -12,19 +13,21 @@ EXPECTED = (
     "'cpu', 'boards:N' with N of 1, 2, 4, 8, 16, 32 or 64, 'boards:URI,URI,...', 'cuda:N' or "
     "'torch:DEVICE'"
 )
-FAST = "'cpu' or 'cuda:N' in the fast mode"
+MAX_SOCKET = 107  # bytes of a Unix socket's path
+FAST = "'cpu', 'cuda:N' or 'vllm:SOCKET' in the fast mode"
 
 
 @dataclass(frozen=True)
 class WorkerName:
     """A parsed name: `boards` boards, emulated ones where `devices` is empty; or torch's
-    `device`, with CUDA `kernels` or by its own operations."""
+    `device`, with CUDA `kernels` or by its own operations; or the `socket` of a vLLM server."""
 
     text: str
     boards: int
     devices: tuple[str, ...] = ()
     device: str | None = None
     kernels: bool = False
+    socket: str | None = None
 
 
 def parse_worker(text: str, fast: bool = False) -> WorkerName:
@@ -33,6 +36,9 @@ def parse_worker(text: str, fast: bool = False) -> WorkerName:
     if fast:
         if text == "cpu" or cuda:
             return WorkerName(text, 0, device=text)
+        kind, _, path = text.partition(":")
+        if kind == "vllm" and 0 < len(os.fsencode(path)) <= MAX_SOCKET and "\0" not in path:
+            return WorkerName(text, 0, socket=path)
         raise ArgumentError("prefill", text, FAST)
     if cuda:
         return WorkerName(text, 0, device=text, kernels=True)

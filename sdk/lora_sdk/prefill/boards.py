@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lora_host import abi
 from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
 from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.kv.kvcache import KvCache
@@ -63,6 +63,8 @@ class BoardsComputer:
     """A model on boards that compute prompts alone."""
 
     takes_adapters = True
+    by_name = False
+    at_once = 1
 
     def __init__(self, options: EngineOptions) -> None:
         """`options`: of `worker_options`. Errors of every layer pass through."""
@@ -70,11 +72,7 @@ class BoardsComputer:
         plan = self._opened.plan
         self._adapters = AdapterSlots(self._opened.cluster, plan)
         self._cache = KvCache(
-            plan.page_count,
-            plan.max_sequences,
-            plan.overlay.max_scratch,
-            plan.context,
-            abi.MAX_KV_OPS,
+            *kv_limits(plan),
             observer=self._adapters,
             first_spilled=plan.first_spilled,
         )

@@ -67,6 +67,8 @@ class Job:
     error: Exception | None = None
     done: bool = False
     resumed: bool = False  # after these tokens comes one that is known: no logits
+    name: str | None = None  # under which a computer by name has the prompt
+    digest: str = ""  # of the whole prompt, for those
 
     def give(self, part: Part) -> None:
         """Hand over a part."""
@@ -76,9 +78,14 @@ class Job:
 
 
 class Computer(Protocol):
-    """Computes K and V of prompts, one at a time, in a thread of its own."""
+    """Computes K and V of prompts, `at_once` of them, each in a thread of its own.
+
+    `by_name`: it has prompts that somebody else gave it under a name, and hands over K and V of all
+    tokens but the last, without logits."""
 
     takes_adapters: bool
+    by_name: bool
+    at_once: int
 
     @property
     def context(self) -> int:

@@ -9,6 +9,7 @@ from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.worker_name import parse_worker
 from lora_sdk.optional import required_module
 from lora_sdk.prefill.boards import BoardsComputer, worker_options
+from lora_sdk.prefill.receiving import ReceivingComputer
 from lora_sdk.prefill.worker import Worker
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
             f"prefill {name.text!r}: does not compute the state of layers without attention, as"
             f" {opened.config.architecture} has; use prefill 'boards:N', or none"
         )
+    if name.socket is not None:
+        scales, context = opened.runner.attention_scales, opened.plan.context
+        receiving = ReceivingComputer(name.socket, opened.config, scales, context)
+        return Worker(f"{name.text} (fast)", receiving)
     if options.prefill_is_fast:
         computer = _torch_workers(name).open_fast(options, opened, name.text)
         return Worker(f"{name.text} (fast)", computer)

@@ -1,4 +1,4 @@
-"""A worker: a thread that computes jobs, first come, first served."""
+"""A worker: threads that compute jobs, first come, first served."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 
 from lora_host.errors import ModelError
 from lora_sdk.prefill.job import Computer, Job
+from lora_sdk.prefill.shared_kv import NotComputed
 
 
 class Worker:
@@ -16,24 +17,31 @@ class Worker:
         self.name = name
         self.context = computer.context
         self.takes_adapters = computer.takes_adapters
+        self.by_name = computer.by_name
         self.failure: Exception | None = None
         self._computer = computer
         self._closed = False
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="lora-prefill", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name="lora-prefill", daemon=True)
+            for _ in range(computer.at_once)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, job: Job) -> None:
         """Queue a job. Does not wait."""
         self._jobs.put(job)
 
     def close(self) -> None:
-        """End the thread and release what the computer holds. Calling it again does nothing."""
+        """End the threads and release what the computer holds. Calling it again does nothing."""
         if not self._closed:
             self._closed = True
-            self._jobs.put(None)
+            for _ in self._threads:
+                self._jobs.put(None)
             self._computer.close()
-            self._thread.join()
+            for thread in self._threads:
+                thread.join()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -44,7 +52,8 @@ class Worker:
                     raise self.failure
                 if job.wanted():
                     self._computer.compute(job, job.give)
-            except ModelError as error:  # of this prompt: the boards find it too, and name it
+            except (ModelError, NotComputed) as error:
+                # of this prompt: the boards find the first too, and name it
                 job.error = error
             except Exception as error:  # whatever a worker raises: the boards compute prompts
                 job.error = self.failure = error

@@ -20,6 +20,7 @@ from lora_sdk.arguments.option import (
     option,
     options_of,
 )
+from lora_sdk.arguments.prefill_name import NAME
 from lora_sdk.arguments.signature import named_arguments
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
@@ -156,6 +157,11 @@ class SamplingParams:
         help="requests with another salt share no cached prefix",
         unset="shared with all that have none",
     )
+    prefill_id: str | None = option(
+        None,
+        help="name under which a vLLM worker (prefill vllm:SOCKET) has the prompt",
+        unset="the boards compute it",
+    )
     allowed_tokens: AllowedTokens | None = option(
         None, help="callback before sampling that restricts the next token (grammars)"
     )
@@ -249,6 +255,8 @@ def _check(p: SamplingParams) -> None:
                 raise _refused(name, text, "strings that are not empty")
             if _has_surrogate(text):  # no token's text has one: it would never match
                 raise _refused(name, text, "Unicode text; it has a byte that is not UTF-8")
+    if p.prefill_id is not None and NAME.fullmatch(p.prefill_id) is None:
+        raise _refused("prefill_id", p.prefill_id, "1 to 128 letters, digits and _ . : -")
     if p.allowed_tokens is not None and not callable(p.allowed_tokens):
         raise _refused("allowed_tokens", p.allowed_tokens, "a function of the emitted tokens")
 

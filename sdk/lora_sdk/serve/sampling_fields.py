@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lora_host.errors import RequestError
+from lora_sdk.arguments.prefill_name import NAME
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.serve.body import Fields, at_most, items
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -41,6 +42,14 @@ class StreamOptions(Fields):
     include_obfuscation: bool = False
 
 
+class KvTransferParams(Fields):
+    """vLLM's: where K and V of the prompt are. `id`: the name under which the vLLM server that
+    computes it has it."""
+
+    do_remote_prefill: bool = False
+    id: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] | None = None
+
+
 class SamplingFields(GrammarFields):
     """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own. With vLLM's
     `use_beam_search` the `n` best of `best_of` beams are returned; without a temperature none is
@@ -70,6 +79,7 @@ class SamplingFields(GrammarFields):
     skip_special_tokens: bool = True
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     cache_salt: Text | None = None
+    kv_transfer_params: KvTransferParams | None = None
     return_tokens_as_token_ids: bool = False
     return_token_ids: bool = False
     truncate_prompt_tokens: int | None = Field(default=None, ge=-1)
@@ -121,6 +131,9 @@ class SamplingFields(GrammarFields):
         values = {name: getattr(self, name) for name in _SAME_NAMES}
         if self.seed == -1:  # llama.cpp's and vLLM's word for a random one
             values["seed"] = None
+        handed = self.kv_transfer_params
+        if handed is not None and handed.do_remote_prefill:
+            values["prefill_id"] = handed.id
         values["logit_bias"] = {_token(key): bias for key, bias in self.logit_bias.items()}
         if self.use_beam_search:
             values.update(beam_width=self.sequences, length_penalty=self.length_penalty)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lora_host import abi
 from lora_host.errors import LoraError, ModelError, RowsLostError
 from lora_host.logits import top_tokens
+from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import DEVICE
@@ -103,11 +103,7 @@ def open_board(
     opened = open_model(options)
     plan = opened.plan
     cache = KvCache(
-        plan.page_count,
-        plan.max_sequences,
-        plan.overlay.max_scratch,
-        plan.context,
-        abi.MAX_KV_OPS,
+        *kv_limits(plan),
         first_spilled=plan.first_spilled,
     )
     stepper = Stepper(opened.runner, cache)
