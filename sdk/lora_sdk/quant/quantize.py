@@ -16,19 +16,17 @@ from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
 from lora_sdk.model.quantization import dequantized_blocks, routes
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
-from lora_sdk.quant.head import HeadResult, round_head
+from lora_sdk.quant.held_out import Streams, finish
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
+from lora_sdk.quant.layer import Parameters, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
-from lora_sdk.quant.reference import bits_of, embed_windows
-from lora_sdk.quant.rounded import RoundedOperations
+from lora_sdk.quant.reference import embed_windows
 from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
@@ -46,6 +44,8 @@ class Report:
     errors: dict[str, float] = field(default_factory=dict)
     resumed: int = 0
     bits: tuple[float, float] = (0.0, 0.0)
+    costs: dict[str, float] = field(default_factory=dict)
+    recipe: Recipe | None = None
 
     @property
     def worst(self) -> str:
@@ -100,20 +100,6 @@ class _Run:
     kept: KeptWork | None
 
 
-@dataclass
-class _Streams:
-    """Inputs of a layer [T, hidden] by window: of the calibration text as the rounded layers before
-    make them, and of the held-out text, by the model's layers and by the rounded ones."""
-
-    text: list[F32]
-    exact: list[F32]
-    rounded: list[F32]
-
-    @property
-    def all(self) -> list[F32]:
-        return [*self.text, *self.exact, *self.rounded]
-
-
 def _run(
     run: _Run,
     model: Path,
@@ -134,10 +120,10 @@ def _run(
         if progress is not None:
             progress(layer + 1, config.layers + 1)
     writer.add(_outside(checkpoint))
-    found = round_head(checkpoint, recipe, streams.text)
+    found, bits, recipe = finish(checkpoint, checkpoint, recipe, streams, held_out)
     writer.add(found.tensors)
     report.errors |= found.error
-    report.bits = _bits(checkpoint, recipe, found, streams, held_out)
+    report.bits, report.costs, report.recipe = (bits.before, bits.after), bits.costs, recipe
     writer.flush()
     if run.kept is not None:
         run.kept.clear()
@@ -151,7 +137,7 @@ def _begin(
     model: Path,
     windows: Sequence[Sequence[int]],
     held_out: Sequence[Sequence[int]],
-) -> tuple[_Streams, Report]:
+) -> tuple[Streams, Report]:
     """The inputs of the first layer that is not done, and what was found in those before."""
     report = Report()
     if run.kept is not None:
@@ -159,55 +145,28 @@ def _begin(
         report = Report(0, record.strengths, record.errors, record.layers)
         if record.layers:
             run.writer.written, all_of = run.kept.restore()
-            first, second = len(windows), len(windows) + len(held_out)
-            return _Streams(all_of[:first], all_of[first:second], all_of[second:]), report
+            return Streams.of(all_of, len(windows), len(held_out)), report
         run.kept.empty()
     run.writer.copy_from(model)
     operations = DenseOperations(run.checkpoint, rounded=False)
-    operations.load(None)
-    exact = embed_windows(operations, held_out)
-    return _Streams(embed_windows(operations, windows), exact, list(exact)), report
+    inputs = embed_windows(operations, [*windows, *held_out])
+    return Streams.first(inputs, len(windows), run.recipe), report
 
 
 def _layer(
-    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: _Streams
+    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: Streams
 ) -> tuple[LayerResult, Tensors]:
     """Round a layer, and replace `streams` by its outputs."""
     config, lead = checkpoint.config, f"layer.{layer}."
     parameters = read_parameters(checkpoint, lead)
-    streams.exact, _ = record_layer(streams.exact, layer, config, parameters)
+    streams.run_exact(checkpoint, layer, parameters)
     record = record_layer(streams.text, layer, config, parameters)[1]
     result = LayerCalibration(layer, config, recipe, parameters, record).run(
         file_modules(config, lead)
     )
     parameters.matrices |= result.rounded
-    operations = RoundedOperations(
-        config, parameters, recipe.integer, result.inputs, recipe.kv_format, result.attention
-    )
-    for windows in (streams.text, streams.rounded):
-        windows[:] = [run_layer(x, layer, config, operations) for x in windows]
+    streams.run_rounded(checkpoint, layer, recipe, parameters, result)
     return result, _layer_tensors(config, lead, parameters, result)
-
-
-def _bits(
-    checkpoint: Checkpoint,
-    recipe: Recipe,
-    found: HeadResult,
-    streams: _Streams,
-    held_out: Sequence[Sequence[int]],
-) -> tuple[float, float]:
-    """Bits of the held-out windows by the model's lm_head and by the rounded one."""
-    config = checkpoint.config
-    exact = DenseOperations(checkpoint, rounded=False)
-    exact.load(None)
-    rounded = RoundedOperations(
-        config, found.parameters, recipe.head == "w8", found.inputs, recipe.kv_format
-    )
-    before, after = 0.0, 0.0
-    for window, a, b in zip(held_out, streams.exact, streams.rounded, strict=True):
-        before += bits_of(head(a[:-1], config, exact), window[1:])
-        after += bits_of(head(b[:-1], config, rounded), window[1:])
-    return before, after
 
 
 def _layer_tensors(
