@@ -50,15 +50,17 @@ Examples:
 @click.option("--zero-points/--no-zero-points", "zeros", default=True,
               help="of 4-bit groups; without less exact, transformers reads it [with]")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(HEADS),
-              help="w8: INT8, one scale per output [w8 if it costs little; w4a16: fp16]")  # fmt: skip
+              help="w8: INT8, one scale per output [w8 if cheap; w4a16: fp16]")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
-              help="of the folder's cache [int8-heads if it costs little; w4a16: fp16]")  # fmt: skip
+              help="of the folder's cache [int8-heads if cheap; w4a16: fp16]")  # fmt: skip
 @click.option("--activations", type=click.Choice(ACTIVATIONS),
               help="scales of INT8 inputs: by row, or static [dynamic]")  # fmt: skip
 @click.option("--rounding", "method", type=click.Choice(METHODS), default="gptq",
               show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
               help="scale the inputs of a matmul where its measured error falls")  # fmt: skip
+@click.option("--rotate", is_flag=True,
+              help="turn stream and heads by Hadamard matrices in the weights first")  # fmt: skip
 @click.option("--resume", is_flag=True,
               help="keep the work of an interrupted run, and go on from it")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -127,6 +129,7 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
         "kv": recipe.kv,
         "activations": recipe.activations if recipe.integer else None,
         "rounding": recipe.method,
+        "rotated": recipe.rotate,
         "bytes": report.bytes,
         "migration_strength": report.strengths,
         "lm_head_cost": report.costs.get("head"),
@@ -205,9 +208,9 @@ def _advice(values: dict[str, Any], lost: float) -> list[str]:
         tries.append("--scheme w4a16")
     if values["group"] is not None:
         tries.append("--scheme w8a8")
-    dear = [(values["lm_head_cost"], "--lm-head fp16", values["lm_head"]),
-            (values["kv_cost"], "--kv fp16", values["kv"])]  # fmt: skip
-    tries += [f"{option} ({-cost:+.2%})" for cost, option, form in sorted(dear, reverse=True,
-              key=lambda one: one[0] or 0) if cost and cost > WORTH and form != "fp16"]  # fmt: skip
+    dear = (("--lm-head", "lm_head", "lm_head_cost"), ("--kv", "kv", "kv_cost"))
+    for option, what, cost in dear:
+        if values[what] != "fp16" and (values[cost] or 0) > WORTH:
+            tries.append(f"{option} fp16")
     return [f"advice         over {ADVISED:.0%} is lost; more exact: {', '.join(tries)}, or "
             "--calibration with text like that of the model's use"]  # fmt: skip

@@ -1,21 +1,20 @@
-"""Bits of the held-out text by the model and by what is written, and what lm_head and the cache cost
-of them."""
+"""Bits of the held-out text by the model and by what is written, and what lm_head and the cache
+cost of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.kv_formats import kv_format
+from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import Operations, head, run_layer
 from lora_sdk.quant.calibrate import LayerResult
-from lora_sdk.quant.dense import DenseOperations
-from lora_sdk.quant.head import HeadResult, round_head
-from lora_sdk.quant.layer import F32, Parameters
+from lora_sdk.quant.head import HeadResult, head_parameters, round_head
+from lora_sdk.quant.layer import F32, Parameters, Weights
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.reference import bits_of
-from lora_sdk.quant.rounded import RoundedOperations
+from lora_sdk.quant.rounded import RoundedOperations, exact_operations
 
 MOST = 0.005
 """The part of all bits that an INT8 lm_head, or cache, may add where it was not asked for."""
@@ -23,9 +22,9 @@ MOST = 0.005
 
 @dataclass
 class Streams:
-    """Inputs of a layer [T, hidden] by window: `text`, of the calibration text as the rounded layers
-    before make them. Of the held-out text `exact`, by the model's layers, `rounded`, by the rounded
-    ones, and `cached`, by these with an FP16 cache; none where that is the cache's format."""
+    """Inputs of a layer [T, hidden] by window: `text`, of the calibration text as the rounded
+    layers before make them. Of the held-out text `exact`, by the model's layers, `rounded`, by the
+    rounded ones, and `cached`, by these with an FP16 cache; none where that is its format."""
 
     text: list[F32]
     exact: list[F32]
@@ -33,12 +32,13 @@ class Streams:
     cached: list[F32]
 
     @staticmethod
-    def first(windows: Sequence[F32], text: int, recipe: Recipe) -> Streams:
-        """The first layer's, of `text` windows of calibration and those held out."""
-        held = list(windows[text:])
-        return Streams(
-            list(windows[:text]), held, list(held), [] if recipe.kv == "fp16" else list(held)
-        )
+    def first(windows: Sequence[F32], exact: Sequence[F32], recipe: Recipe) -> Streams:
+        """The first layer's: `exact` by the model, `windows`, of calibration and then those held
+        out, by what is rounded."""
+        text = len(windows) - len(exact)
+        held = windows[text:]
+        cached = () if recipe.kv == "fp16" else held
+        return Streams(list(windows[:text]), list(exact), list(held), list(cached))
 
     @property
     def all(self) -> list[F32]:
@@ -52,23 +52,21 @@ class Streams:
         first, second, third = (list(windows[a:b]) for a, b in zip([0, *ends], ends, strict=False))
         return Streams(first, second, third, list(windows[ends[-1] :]))
 
-    def run_exact(self, checkpoint: Checkpoint, layer: int, parameters: Parameters) -> None:
+    def run_exact(self, config: ModelConfig, layer: int, parameters: Parameters) -> None:
         """Replace `exact` by the outputs of the model's layer."""
-        config = checkpoint.config
-        plain = RoundedOperations(config, parameters, False, {}, kv_format("fp16"))
+        plain = exact_operations(config, parameters)
         self.exact = [run_layer(x, layer, config, plain) for x in self.exact]
 
     def run_rounded(
         self,
-        checkpoint: Checkpoint,
+        config: ModelConfig,
         layer: int,
         recipe: Recipe,
         parameters: Parameters,
         result: LayerResult,
     ) -> None:
         """Replace the others by the outputs of the rounded layer."""
-        config, inputs = checkpoint.config, result.inputs
-        integer, form = recipe.integer, recipe.kv_format
+        inputs, integer, form = result.inputs, recipe.integer, recipe.kv_format
         ours = RoundedOperations(config, parameters, integer, inputs, form, result.attention)
         wide = RoundedOperations(config, parameters, integer, inputs, kv_format("fp16"))
         self.text = [run_layer(x, layer, config, ours) for x in self.text]
@@ -87,8 +85,8 @@ class Bits:
 
 
 def finish(
-    source: Checkpoint,
-    checkpoint: Checkpoint,
+    source: Weights,
+    checkpoint: Weights,
     recipe: Recipe,
     streams: Streams,
     held_out: Sequence[Sequence[int]],
@@ -112,15 +110,15 @@ def finish(
 
 
 def _measured(
-    source: Checkpoint,
-    checkpoint: Checkpoint,
+    source: Weights,
+    checkpoint: Weights,
     recipe: Recipe,
     found: HeadResult,
     streams: Streams,
     held_out: Sequence[Sequence[int]],
 ) -> Bits:
     config = checkpoint.config
-    exact, wide = (DenseOperations(one, rounded=False) for one in (source, checkpoint))
+    exact = exact_operations(source.config, head_parameters(source))
     by_row = recipe.head == "w8"
     ours = RoundedOperations(config, found.parameters, by_row, found.inputs, recipe.kv_format)
 
@@ -133,6 +131,7 @@ def _measured(
     before, after = bits(streams.exact, exact), bits(streams.rounded, ours)
     costs = {}
     if by_row:
+        wide = exact_operations(config, head_parameters(checkpoint))
         costs["head"] = after / bits(streams.rounded, wide) - 1
     if streams.cached:
         costs["kv"] = after / bits(streams.cached, ours) - 1

@@ -22,11 +22,12 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.held_out import Streams, finish
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import Parameters, file_modules, full_name, read_parameters
+from lora_sdk.quant.layer import Parameters, Weights, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
 from lora_sdk.quant.reference import embed_windows
+from lora_sdk.quant.rotate import RotatedCheckpoint
 from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
@@ -84,7 +85,9 @@ def quantize(
         writer = stack.enter_context(FolderWriter(out, None if kept is None else kept.folder))
         if progress is not None:
             progress(0, config.layers + 1)  # the first layer takes a while
-        report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, held_out, progress)
+        rounded = RotatedCheckpoint(checkpoint) if recipe.rotate else checkpoint
+        run = _Run(checkpoint, rounded, recipe, writer, kept)
+        report = _run(run, model, windows, held_out, progress)
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)
     return report
@@ -92,9 +95,11 @@ def quantize(
 
 @dataclass(frozen=True)
 class _Run:
-    """`kept`: the work of an interrupted run, None if nothing is to be kept."""
+    """`source`: the model, `checkpoint`: what is rounded, the same or turned. `kept`: the work of
+    an interrupted run, None if nothing is to be kept."""
 
-    checkpoint: Checkpoint
+    source: Checkpoint
+    checkpoint: Checkpoint | RotatedCheckpoint
     recipe: Recipe
     writer: FolderWriter
     kept: KeptWork | None
@@ -111,7 +116,7 @@ def _run(
     config = checkpoint.config
     streams, report = _begin(run, model, windows, held_out)
     for layer in range(len(report.strengths), config.layers):
-        result, tensors = _layer(checkpoint, layer, recipe, streams)
+        result, tensors = _layer(run, layer, streams)
         writer.add(tensors)
         report.strengths.append(result.strengths)
         report.errors.update(result.errors)
@@ -120,7 +125,7 @@ def _run(
         if progress is not None:
             progress(layer + 1, config.layers + 1)
     writer.add(_outside(checkpoint))
-    found, bits, recipe = finish(checkpoint, checkpoint, recipe, streams, held_out)
+    found, bits, recipe = finish(run.source, checkpoint, recipe, streams, held_out)
     writer.add(found.tensors)
     report.errors |= found.error
     report.bits, report.costs, report.recipe = (bits.before, bits.after), bits.costs, recipe
@@ -148,24 +153,27 @@ def _begin(
             return Streams.of(all_of, len(windows), len(held_out)), report
         run.kept.empty()
     run.writer.copy_from(model)
-    operations = DenseOperations(run.checkpoint, rounded=False)
-    inputs = embed_windows(operations, [*windows, *held_out])
-    return Streams.first(inputs, len(windows), run.recipe), report
+    operations = DenseOperations(run.source, rounded=False)
+    exact = embed_windows(operations, [*windows, *held_out])
+    ours = exact
+    if isinstance(run.checkpoint, RotatedCheckpoint):
+        ours = [run.checkpoint.turned(x) for x in exact]
+    return Streams.first(ours, exact[len(windows) :], run.recipe), report
 
 
-def _layer(
-    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: Streams
-) -> tuple[LayerResult, Tensors]:
+def _layer(run: _Run, layer: int, streams: Streams) -> tuple[LayerResult, Tensors]:
     """Round a layer, and replace `streams` by its outputs."""
-    config, lead = checkpoint.config, f"layer.{layer}."
-    parameters = read_parameters(checkpoint, lead)
-    streams.run_exact(checkpoint, layer, parameters)
+    checkpoint, recipe, lead = run.checkpoint, run.recipe, f"layer.{layer}."
+    config, parameters = checkpoint.config, read_parameters(checkpoint, lead)
+    turned = checkpoint is not run.source
+    exact = read_parameters(run.source, lead) if turned else parameters
+    streams.run_exact(run.source.config, layer, exact)
     record = record_layer(streams.text, layer, config, parameters)[1]
     result = LayerCalibration(layer, config, recipe, parameters, record).run(
         file_modules(config, lead)
     )
     parameters.matrices |= result.rounded
-    streams.run_rounded(checkpoint, layer, recipe, parameters, result)
+    streams.run_rounded(config, layer, recipe, parameters, result)
     return result, _layer_tensors(config, lead, parameters, result)
 
 
@@ -202,7 +210,7 @@ def _layer_tensors(
     return found
 
 
-def _outside(checkpoint: Checkpoint) -> Tensors:
+def _outside(checkpoint: Weights) -> Tensors:
     """Tables, projections and the norm of embeddings, unchanged. `round_head` gives those of
     lm_head and its norm."""
     config = checkpoint.config

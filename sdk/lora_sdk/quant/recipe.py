@@ -28,8 +28,8 @@ class Recipe:
     format of lm_head's weights. `kv`: format of the KV cache. `method`: rounding with error
     compensation or to nearest. `smooth`: whether inputs are smoothed first. `activations`: INT8
     inputs have a static scale each, or one per row that boards compute. `judged`: of "head" and
-    "kv", those that become FP16 where they cost too much of the held-out text. RequestError: a
-    value out of range."""
+    "kv", those that become FP16 where they cost too much of the held-out text. `rotate`: whether
+    stream and heads are turned first. RequestError: a value out of range."""
 
     scheme: str
     group: int = 128
@@ -40,6 +40,7 @@ class Recipe:
     smooth: bool = True
     activations: Activations = "static"
     judged: tuple[str, ...] = ()
+    rotate: bool = False
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -114,8 +115,8 @@ def fitting_group(config: ModelConfig, group: int) -> int | None:
 def recommended(scheme: str, config: ModelConfig, group: int | None = None, **given: Any) -> Recipe:
     """What `lora quantize` does where nothing else is asked for: `given` are fields of Recipe, None
     for the default. INT8 inputs have a scale per row, 4-bit groups zero points, K and V a scale per
-    head, both judged by what they cost; with FP16 inputs lm_head and the cache stay FP16. `group`: at most so many weights, fewer
-    where that does not divide K."""
+    head, lm_head and the cache being judged by what they cost; with FP16 inputs both stay FP16.
+    `group`: at most so many weights, fewer where that does not divide K."""
     form = of_scheme(scheme)
     defaults: dict[str, Any] = {
         "symmetric": False,
