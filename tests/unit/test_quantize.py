@@ -290,11 +290,14 @@ def test_outputs_have_scales_of_their_own(tmp_path: Path) -> None:
     assert off[[0, 1, 3, 4, 5, 6, 7]].max() < 0.02
 
 
-def test_what_was_lost_is_measured_on_text_held_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("llama_linear", "w4a8"), ("opt_post_norm", "w8a8")]
+)  # the second with project_out
+def test_what_was_lost_is_measured_on_text_held_out(name: str, scheme: str, tmp_path: Path) -> None:
     """The bits by the model and by the integers are those of the folders themselves."""
-    plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
+    plain = write_checkpoint(variant(name), tmp_path / "plain", "x3")
     windows = random_windows(load_config(plain).vocabulary, 5)
-    recipe = recommended("w4a8", load_config(plain))
+    recipe = recommended(scheme, load_config(plain))
     report = quantize(plain, tmp_path / "out", recipe, windows[:3], held_out=windows[3:])
     for folder, rounded, found in (
         (plain, False, report.bits[0]), (tmp_path / "out", True, report.bits[1]),
