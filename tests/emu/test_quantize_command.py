@@ -41,7 +41,11 @@ def run_quantize(model: Path, out: Path, *more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("scheme", "more", "limit"),
-    [("w8a8", (), 0.01), ("w4a8", ("--group", 32, "--zero-points"), 0.04)],
+    [
+        ("w8a8", (), 0.01),
+        ("w8a8", ("--rotate",), 0.01),
+        ("w4a8", ("--group", 32, "--zero-points"), 0.04),
+    ],
 )
 def test_boards_score_what_was_quantized(
     scheme: str, more: tuple[object, ...], limit: float, tmp_path: Path
@@ -57,7 +61,7 @@ def test_boards_score_what_was_quantized(
     reference = found["reference_bits_per_byte"]
     assert found["bits_per_byte"] == pytest.approx(reference, rel=limit)
     assert found["bits_per_byte"] != reference
-    if scheme == "w4a8":
+    if more:
         return
     alone = evaluate(plain, tmp_path / "short.txt", "-c", 64)
     assert alone["reference_bits_per_byte"] == pytest.approx(reference, rel=1e-6)

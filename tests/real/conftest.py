@@ -13,7 +13,8 @@ from lora_sdk import Engine
 from tests.real.reference import Reference, dequantized
 
 MODELS = ("gemma", "smollm2")
-BOARDS = (1, 2, 4)
+FULL = pytest.mark.full
+BOARDS = (pytest.param(1, marks=FULL), 2, pytest.param(4, marks=FULL))
 
 
 def package(config: pytest.Config, name: str) -> Path:

@@ -12,6 +12,7 @@ from lora_sdk import Engine
 from lora_sdk.engine.evaluation import evaluate_text, plan_text
 from lora_sdk.quant.reference import bits_of
 from lora_sdk.text.windows import Window
+from tests.real.conftest import FULL
 from tests.real.reference import Reference
 
 pytestmark = pytest.mark.real
@@ -27,7 +28,8 @@ NEW = 6
 MARGIN = 0.05
 """Logits: FP16 of boards against float32 may choose the other of two that are as near."""
 TEXT = Path(__file__).parents[2] / "models" / "calibration.txt"
-BYTES, STRIDE = 20000, 1792
+BYTES = (9000, pytest.param(20000, marks=FULL))
+STRIDE = 1792
 
 
 def test_greedy_texts_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
@@ -51,8 +53,11 @@ def bits_of_window(reference: Reference, tokens: Sequence[int], window: Window) 
 
 
 @pytest.mark.parametrize("engine", [2], indirect=True)
-def test_bits_per_byte_are_those_of_transformers(engine: Engine, reference: Reference) -> None:
-    data = TEXT.read_bytes()[:BYTES].decode(errors="ignore").encode()
+@pytest.mark.parametrize("size", BYTES)
+def test_bits_per_byte_are_those_of_transformers(
+    size: int, engine: Engine, reference: Reference
+) -> None:
+    data = TEXT.read_bytes()[:size].decode(errors="ignore").encode()
     found = evaluate_text(engine, data, STRIDE)
     plan = plan_text(engine, data, STRIDE)
     wanted = plan.bits + sum(bits_of_window(reference, plan.tokens, one) for one in plan.windows)

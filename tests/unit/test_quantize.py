@@ -290,11 +290,14 @@ def test_outputs_have_scales_of_their_own(tmp_path: Path) -> None:
     assert off[[0, 1, 3, 4, 5, 6, 7]].max() < 0.02
 
 
-def test_what_was_lost_is_measured_on_text_held_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("llama_linear", "w4a8"), ("opt_post_norm", "w8a8")]
+)  # the second with project_out
+def test_what_was_lost_is_measured_on_text_held_out(name: str, scheme: str, tmp_path: Path) -> None:
     """The bits by the model and by the integers are those of the folders themselves."""
-    plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
+    plain = write_checkpoint(variant(name), tmp_path / "plain", "x3")
     windows = random_windows(load_config(plain).vocabulary, 5)
-    recipe = recommended("w4a8", load_config(plain))
+    recipe = recommended(scheme, load_config(plain))
     report = quantize(plain, tmp_path / "out", recipe, windows[:3], held_out=windows[3:])
     for folder, rounded, found in (
         (plain, False, report.bits[0]), (tmp_path / "out", True, report.bits[1]),
@@ -340,3 +343,42 @@ def test_scaling_is_chosen_where_it_measures_better(tmp_path: Path) -> None:
     name = "model.layers.0.self_attn.q_proj"
     assert found[True].errors[name] < 0.7 * found[False].errors[name]
     assert found[True].strengths["qkv"] is not None and found[False].strengths == {}
+
+
+def test_lm_head_and_the_cache_are_judged_by_what_they_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stays FP16 where it costs too much, unless it was asked for."""
+    plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
+    config = load_config(plain)
+    windows = random_windows(config.vocabulary, 5)
+    found = {}
+    for name, most, given in (
+        ("cheap", 1.0, {}), ("dear", -1.0, {}), ("asked", -1.0, {"head": "w8", "kv": "int8-heads"}),
+    ):  # fmt: skip
+        monkeypatch.setattr("lora_sdk.quant.held_out.MOST", most)
+        recipe = recommended("w8a8", config, **given)
+        report = quantize(plain, tmp_path / name, recipe, windows[:3], held_out=windows[3:])
+        assert report.recipe is not None and set(report.costs) == {"head", "kv"}
+        read = load_config(tmp_path / name).quantization
+        assert read is not None and read.kv == report.recipe.kv
+        found[name] = report.recipe.head, report.recipe.kv, read.format("lm_head").integer
+        tokens = windows[4]
+        bits = bits_of(dense_logits(tmp_path / name, tokens[:-1], True), tokens[1:])
+        bits += bits_of(dense_logits(tmp_path / name, windows[3][:-1], True), windows[3][1:])
+        assert report.bits[1] == pytest.approx(bits, rel=0.01)
+    assert found["cheap"] == found["asked"] == ("w8", "int8-heads", True)
+    assert found["dear"] == ("fp16", "fp16", False)
+
+
+def test_what_lm_head_costs_is_that_of_its_rounding(tmp_path: Path) -> None:
+    """It is the difference to the same folder with lm_head in FP16."""
+    plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
+    config = load_config(plain)
+    windows = random_windows(config.vocabulary, 6)
+    recipe = recommended("w8a8", config, head="w8", kv="fp16")
+    report = quantize(plain, tmp_path / "out", recipe, windows[:3], held_out=windows[3:])
+    wide = recommended("w8a8", config, head="fp16", kv="fp16")
+    other = quantize(plain, tmp_path / "wide", wide, windows[:3], held_out=windows[3:])
+    assert set(report.costs) == {"head"} and other.costs == {}
+    assert report.costs["head"] == pytest.approx(report.bits[1] / other.bits[1] - 1, abs=1e-9)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lora_sdk.quant.quantize import Report
     from lora_sdk.quant.recipe import Recipe
 
-ADVISED = 0.02
+ADVISED, WORTH = 0.02, 0.001
 EXAMPLES = """\b
 Examples:
   lora quantize DIR OUT --scheme w8a8
@@ -50,15 +50,17 @@ Examples:
 @click.option("--zero-points/--no-zero-points", "zeros", default=True,
               help="of 4-bit groups; without less exact, transformers reads it [with]")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(HEADS),
-              help="w8: INT8, one scale per output [w8; w4a16: fp16]")  # fmt: skip
+              help="w8: INT8, one scale per output [w8 if cheap; w4a16: fp16]")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
-              help="KV cache format of the folder [int8-heads; w4a16: fp16]")  # fmt: skip
+              help="of the folder's cache [int8-heads if cheap; w4a16: fp16]")  # fmt: skip
 @click.option("--activations", type=click.Choice(ACTIVATIONS),
               help="scales of INT8 inputs: by row, or static [dynamic]")  # fmt: skip
 @click.option("--rounding", "method", type=click.Choice(METHODS), default="gptq",
               show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
               help="scale the inputs of a matmul where its measured error falls")  # fmt: skip
+@click.option("--rotate", is_flag=True,
+              help="turn stream and heads by Hadamard matrices in the weights first")  # fmt: skip
 @click.option("--resume", is_flag=True,
               help="keep the work of an interrupted run, and go on from it")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -72,7 +74,9 @@ def quantize(
     OUT is in compressed-tensors' format, which other programs can read. Weights of 8 bits have a
     scale per output, INT8 inputs one per row, K and V one per head. Factors between inputs and
     weights, and the rounding, are found on the calibration text. One layer is in memory at a time.
-    The end of that text is held out: bits per byte before and after are measured on it.
+    The end of that text is held out: bits per byte before and after are measured on it, and what
+    lm_head and the cache cost of them. Without --lm-head or --kv each stays FP16 where INT8 costs
+    more than 0.5%.
 
     Progress goes to stderr, elsewhere than on a terminal as a line for each layer. Ctrl-C and
     SIGTERM leave nothing behind but with --resume.
@@ -109,7 +113,7 @@ def quantize(
         "calibration_tokens": sum(map(len, found)),
         "resumed_layers": report.resumed,
         "seconds_measured": time.monotonic() - began,
-        **_values(recipe, report),
+        **_values(report.recipe or recipe, report),
         **_bits_per_byte(report, sum(scored_bytes(tokenizer, window) for window in held)),
     }
     click.echo(json.dumps(values, indent=2) if as_json else for_people(_table(values)))
@@ -125,8 +129,11 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
         "kv": recipe.kv,
         "activations": recipe.activations if recipe.integer else None,
         "rounding": recipe.method,
+        "rotated": recipe.rotate,
         "bytes": report.bytes,
         "migration_strength": report.strengths,
+        "lm_head_cost": report.costs.get("head"),
+        "kv_cost": report.costs.get("kv"),
         "relative_error": report.errors,
         "worst": report.worst,
     }
@@ -155,6 +162,7 @@ def _table(values: dict[str, Any]) -> str:
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
             f"bits per byte  {before:.4f} before, {after:.4f} after: {after / before - 1:+.2%} on "
             f"{values['held_out_bytes']} bytes held out",
+            *_costs(values),
             "largest error  of the matrices of a kind, of their output (RMS)",
             *(f"  {name:40s} {error:.2%}" for name, error in _largest(values["relative_error"])),
             *([f"resumed        {resumed} layers of an earlier run"] if resumed else []),
@@ -162,6 +170,17 @@ def _table(values: dict[str, Any]) -> str:
             f"measured       {values['seconds_measured']:.1f} s",
         ]
     )
+
+
+def _costs(values: dict[str, Any]) -> list[str]:
+    """What lm_head and the cache cost in INT8, a line each, and which of them stayed FP16."""
+    found = []
+    for what, cost, form in (("lm_head", values["lm_head_cost"], values["lm_head"]),
+                             ("KV cache", values["kv_cost"], values["kv"])):  # fmt: skip
+        if cost is not None:
+            stayed = ", too much: it stays FP16" if form == "fp16" else ""
+            found.append(f"  {what} in INT8 {cost:+.2%}{stayed}")
+    return found
 
 
 def _largest(errors: dict[str, float]) -> list[tuple[str, float]]:
@@ -189,7 +208,9 @@ def _advice(values: dict[str, Any], lost: float) -> list[str]:
         tries.append("--scheme w4a16")
     if values["group"] is not None:
         tries.append("--scheme w8a8")
-    if values["lm_head"] == "w8":
-        tries.append("--lm-head fp16")
+    dear = (("--lm-head", "lm_head", "lm_head_cost"), ("--kv", "kv", "kv_cost"))
+    for option, what, cost in dear:
+        if values[what] != "fp16" and (values[cost] or 0) > WORTH:
+            tries.append(f"{option} fp16")
     return [f"advice         over {ADVISED:.0%} is lost; more exact: {', '.join(tries)}, or "
             "--calibration with text like that of the model's use"]  # fmt: skip

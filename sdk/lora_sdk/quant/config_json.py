@@ -23,8 +23,8 @@ def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe
     """The quantized folder's config.json, from `values` of the model's."""
     found = {name: value for name, value in values.items() if name != "torch_dtype"}
     found["dtype"] = "float16"
-    if recipe.head == "w8":
-        found["tie_word_embeddings"] = False  # lm_head has its own integers
+    if recipe.head == "w8" or recipe.rotate:
+        found["tie_word_embeddings"] = False  # lm_head has its own numbers
     found["quantization_config"] = quantization_config(config, recipe)
     return found
 

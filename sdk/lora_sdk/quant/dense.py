@@ -52,7 +52,7 @@ def round_rows(x: F32, whole: F32 | None = None) -> F32:
 
 
 class DenseOperations:
-    """Operations of one layer at a time. `load` reads its matrices. `rounded` False: float32
+    """Operations of one layer at a time, that of `load`. `rounded` False: float32
     throughout, with inputs and cache not quantized."""
 
     def __init__(self, checkpoint: Checkpoint, rounded: bool) -> None:
@@ -60,32 +60,35 @@ class DenseOperations:
         self.config = checkpoint.config
         self.rounded = rounded
         self._matrices: dict[str, F32] = {}
-        self._attention: AttentionScales | None = None
 
     def load(self, layer: int | None) -> None:
-        """Read the matrices of a layer, or those outside of layers (None), and free the previous
-        ones."""
+        """From now on those of a layer, or those outside of layers (None): the others' matrices are
+        freed, its own are read when a product first needs them."""
         lead = None if layer is None else f"layer.{layer}."
         self._matrices = {
-            name: dequantized(self.checkpoint, name)
-            for name in self.checkpoint.names
-            if len(self.checkpoint.shape(name)) == 2
-            and not name.startswith("embed.")
-            and (name.startswith(lead) if lead else not name.startswith("layer."))
+            name: matrix
+            for name, matrix in self._matrices.items()
+            if (name.startswith(lead) if lead else not name.startswith("layer."))
         }
         self.checkpoint.forget()
+
+    def _matrix(self, name: str) -> F32:
+        """[K, N], kept until another layer is loaded."""
+        if name not in self._matrices:
+            self._matrices[name] = dequantized(self.checkpoint, name)
+        return self._matrices[name]
 
     def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
         """x @ W + bias; with integer inputs, x is rounded first."""
         form = _format(self.checkpoint, name)
         if self.rounded and form.dynamic:
             scales = row_scales(x if whole is None else whole)
-            y = (round_to(x, scales) @ self._matrices[name]) * scales
+            y = (round_to(x, scales) @ self._matrix(name)) * scales
         elif self.rounded and form.integer:
             scale = self.checkpoint.input_scale(name)
-            y = (round_to(x, scale) @ self._matrices[name]) * scale
+            y = (round_to(x, scale) @ self._matrix(name)) * scale
         else:
-            y = x @ self._matrices[name]
+            y = x @ self._matrix(name)
         bias = self.vector(f"{name}.bias")
         y = y if bias is None else y + bias
         return y if name == "lm_head" or routes(name) else self.store(y)  # in FP32

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head_input
-from lora_sdk.quant.dense import LIMIT, DenseOperations, round_rows, round_to
-from lora_sdk.quant.layer import F32, Parameters, full_name, head_module, read_parameters
+from lora_sdk.quant.dense import LIMIT, round_rows, round_to
+from lora_sdk.quant.layer import F32, Parameters, Weights, full_name, head_module, read_parameters
 from lora_sdk.quant.modules import Rounded, Tensors, half
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.rounded import exact_operations
 from lora_sdk.quant.rounding import half_scale, input_scale, int8_weights
 from lora_sdk.quant.smooth import choose, divided_gamma, divisors
 
@@ -35,18 +35,20 @@ class HeadResult:
     error: dict[str, float] = field(default_factory=dict)
 
 
-def round_head(checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]) -> HeadResult:
+def head_parameters(checkpoint: Weights) -> Parameters:
+    """What lies behind the layers: the final norm, project_out, lm_head."""
+    return read_parameters(checkpoint, "final_norm", "project_out", NAME)
+
+
+def round_head(checkpoint: Weights, recipe: Recipe, streams: Sequence[F32]) -> HeadResult:
     """lm_head and the final norm by `recipe`. `streams`: outputs of the last layer."""
     config = checkpoint.config
     sources = family_of(config).sources(config)
-    parameters = read_parameters(checkpoint, "final_norm")
-    parameters.vectors |= read_parameters(checkpoint, f"{NAME}.").vectors
-    parameters.matrices[NAME] = checkpoint.matrix(NAME).astype(np.float32)
+    parameters = head_parameters(checkpoint)
     found = HeadResult({}, parameters)
     module = head_module(config)
     if recipe.head == "w8":
-        operations = DenseOperations(checkpoint, rounded=False)
-        operations.load(None)
+        operations = exact_operations(config, parameters)
         every = max(1, sum(map(len, streams)) // SAMPLE_INPUTS)
         x = np.concatenate([head_input(x[::every], config, operations) for x in streams])
         w = np.ascontiguousarray(parameters.matrices[NAME].T)
@@ -63,7 +65,8 @@ def round_head(checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]) -
             found.inputs[NAME] = scale
             found.tensors[f"{module}.input_scale"] = np.array([scale], np.float32)
     elif not config.tied:
-        found.tensors[f"{module}.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
+        tensor = f"{module}.weight"
+        found.tensors[tensor] = half(tensor, np.ascontiguousarray(checkpoint.matrix(NAME).T))
     for name, vector in parameters.vectors.items():
         tensor = full_name(config, sources[name])
         found.tensors[tensor] = half(tensor, vector)

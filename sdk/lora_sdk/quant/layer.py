@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.block import describe
-from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
 from lora_sdk.model.operations import matmuls
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
 F32 = NDArray[np.float32]
+
+
+class Weights(Protocol):
+    """What is rounded: a checkpoint of FP16, or one whose matrices were changed first, in FP32."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    def has(self, name: str) -> bool: ...
+    def shape(self, name: str) -> tuple[int, ...]: ...
+    def matrix(self, name: str) -> NDArray[Any]: ...
+    def vector(self, name: str) -> NDArray[Any]: ...
+    def table(self, name: str) -> NDArray[np.float16]: ...
+    def forget(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -47,11 +62,11 @@ def roles(config: ModelConfig, layer: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:
-    """All matrices and vectors whose canonical name begins with `lead`."""
+def read_parameters(checkpoint: Weights, *leads: str) -> Parameters:
+    """All matrices and vectors whose canonical name begins with one of `leads`."""
     found = Parameters()
     for name in checkpoint.names:
-        if not name.startswith(lead):
+        if not name.startswith(leads):
             continue
         if len(checkpoint.shape(name)) == 2:
             found.matrices[name] = checkpoint.matrix(name).astype(np.float32)

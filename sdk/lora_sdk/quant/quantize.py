@@ -16,19 +16,18 @@ from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
 from lora_sdk.model.quantization import dequantized_blocks, routes
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
-from lora_sdk.quant.head import HeadResult, round_head
+from lora_sdk.quant.held_out import Streams, finish
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
+from lora_sdk.quant.layer import Parameters, Weights, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
-from lora_sdk.quant.reference import bits_of, embed_windows
-from lora_sdk.quant.rounded import RoundedOperations
+from lora_sdk.quant.reference import embed_windows
+from lora_sdk.quant.rotate import RotatedCheckpoint
 from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
@@ -46,6 +45,8 @@ class Report:
     errors: dict[str, float] = field(default_factory=dict)
     resumed: int = 0
     bits: tuple[float, float] = (0.0, 0.0)
+    costs: dict[str, float] = field(default_factory=dict)
+    recipe: Recipe | None = None
 
     @property
     def worst(self) -> str:
@@ -84,7 +85,9 @@ def quantize(
         writer = stack.enter_context(FolderWriter(out, None if kept is None else kept.folder))
         if progress is not None:
             progress(0, config.layers + 1)  # the first layer takes a while
-        report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, held_out, progress)
+        rounded = RotatedCheckpoint(checkpoint) if recipe.rotate else checkpoint
+        run = _Run(checkpoint, rounded, recipe, writer, kept)
+        report = _run(run, model, windows, held_out, progress)
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)
     return report
@@ -92,26 +95,14 @@ def quantize(
 
 @dataclass(frozen=True)
 class _Run:
-    """`kept`: the work of an interrupted run, None if nothing is to be kept."""
+    """`source`: the model, `checkpoint`: what is rounded, the same or turned. `kept`: the work of
+    an interrupted run, None if nothing is to be kept."""
 
-    checkpoint: Checkpoint
+    source: Checkpoint
+    checkpoint: Checkpoint | RotatedCheckpoint
     recipe: Recipe
     writer: FolderWriter
     kept: KeptWork | None
-
-
-@dataclass
-class _Streams:
-    """Inputs of a layer [T, hidden] by window: of the calibration text as the rounded layers before
-    make them, and of the held-out text, by the model's layers and by the rounded ones."""
-
-    text: list[F32]
-    exact: list[F32]
-    rounded: list[F32]
-
-    @property
-    def all(self) -> list[F32]:
-        return [*self.text, *self.exact, *self.rounded]
 
 
 def _run(
@@ -125,7 +116,7 @@ def _run(
     config = checkpoint.config
     streams, report = _begin(run, model, windows, held_out)
     for layer in range(len(report.strengths), config.layers):
-        result, tensors = _layer(checkpoint, layer, recipe, streams)
+        result, tensors = _layer(run, layer, streams)
         writer.add(tensors)
         report.strengths.append(result.strengths)
         report.errors.update(result.errors)
@@ -134,10 +125,10 @@ def _run(
         if progress is not None:
             progress(layer + 1, config.layers + 1)
     writer.add(_outside(checkpoint))
-    found = round_head(checkpoint, recipe, streams.text)
+    found, bits, recipe = finish(run.source, checkpoint, recipe, streams, held_out)
     writer.add(found.tensors)
     report.errors |= found.error
-    report.bits = _bits(checkpoint, recipe, found, streams, held_out)
+    report.bits, report.costs, report.recipe = (bits.before, bits.after), bits.costs, recipe
     writer.flush()
     if run.kept is not None:
         run.kept.clear()
@@ -151,7 +142,7 @@ def _begin(
     model: Path,
     windows: Sequence[Sequence[int]],
     held_out: Sequence[Sequence[int]],
-) -> tuple[_Streams, Report]:
+) -> tuple[Streams, Report]:
     """The inputs of the first layer that is not done, and what was found in those before."""
     report = Report()
     if run.kept is not None:
@@ -159,55 +150,31 @@ def _begin(
         report = Report(0, record.strengths, record.errors, record.layers)
         if record.layers:
             run.writer.written, all_of = run.kept.restore()
-            first, second = len(windows), len(windows) + len(held_out)
-            return _Streams(all_of[:first], all_of[first:second], all_of[second:]), report
+            return Streams.of(all_of, len(windows), len(held_out)), report
         run.kept.empty()
     run.writer.copy_from(model)
-    operations = DenseOperations(run.checkpoint, rounded=False)
-    operations.load(None)
-    exact = embed_windows(operations, held_out)
-    return _Streams(embed_windows(operations, windows), exact, list(exact)), report
+    operations = DenseOperations(run.source, rounded=False)
+    exact = embed_windows(operations, [*windows, *held_out])
+    ours = exact
+    if isinstance(run.checkpoint, RotatedCheckpoint):
+        ours = [run.checkpoint.turned(x) for x in exact]
+    return Streams.first(ours, exact[len(windows) :], run.recipe), report
 
 
-def _layer(
-    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: _Streams
-) -> tuple[LayerResult, Tensors]:
+def _layer(run: _Run, layer: int, streams: Streams) -> tuple[LayerResult, Tensors]:
     """Round a layer, and replace `streams` by its outputs."""
-    config, lead = checkpoint.config, f"layer.{layer}."
-    parameters = read_parameters(checkpoint, lead)
-    streams.exact, _ = record_layer(streams.exact, layer, config, parameters)
+    checkpoint, recipe, lead = run.checkpoint, run.recipe, f"layer.{layer}."
+    config, parameters = checkpoint.config, read_parameters(checkpoint, lead)
+    turned = checkpoint is not run.source
+    exact = read_parameters(run.source, lead) if turned else parameters
+    streams.run_exact(run.source.config, layer, exact)
     record = record_layer(streams.text, layer, config, parameters)[1]
     result = LayerCalibration(layer, config, recipe, parameters, record).run(
         file_modules(config, lead)
     )
     parameters.matrices |= result.rounded
-    operations = RoundedOperations(
-        config, parameters, recipe.integer, result.inputs, recipe.kv_format, result.attention
-    )
-    for windows in (streams.text, streams.rounded):
-        windows[:] = [run_layer(x, layer, config, operations) for x in windows]
+    streams.run_rounded(config, layer, recipe, parameters, result)
     return result, _layer_tensors(config, lead, parameters, result)
-
-
-def _bits(
-    checkpoint: Checkpoint,
-    recipe: Recipe,
-    found: HeadResult,
-    streams: _Streams,
-    held_out: Sequence[Sequence[int]],
-) -> tuple[float, float]:
-    """Bits of the held-out windows by the model's lm_head and by the rounded one."""
-    config = checkpoint.config
-    exact = DenseOperations(checkpoint, rounded=False)
-    exact.load(None)
-    rounded = RoundedOperations(
-        config, found.parameters, recipe.head == "w8", found.inputs, recipe.kv_format
-    )
-    before, after = 0.0, 0.0
-    for window, a, b in zip(held_out, streams.exact, streams.rounded, strict=True):
-        before += bits_of(head(a[:-1], config, exact), window[1:])
-        after += bits_of(head(b[:-1], config, rounded), window[1:])
-    return before, after
 
 
 def _layer_tensors(
@@ -243,7 +210,7 @@ def _layer_tensors(
     return found
 
 
-def _outside(checkpoint: Checkpoint) -> Tensors:
+def _outside(checkpoint: Weights) -> Tensors:
     """Tables, projections and the norm of embeddings, unchanged. `round_head` gives those of
     lm_head and its norm."""
     config = checkpoint.config

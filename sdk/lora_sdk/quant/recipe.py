@@ -18,6 +18,7 @@ Activations = Literal["static", "dynamic"]
 SCHEMES = schemes()
 HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
 METHODS: tuple[Method, ...] = get_args(Method)
+JUDGED = ("head", "kv")
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
 
 
@@ -26,8 +27,9 @@ class Recipe:
     """`group`: size along K of a group of 4-bit weights. `symmetric`: without zero points. `head`:
     format of lm_head's weights. `kv`: format of the KV cache. `method`: rounding with error
     compensation or to nearest. `smooth`: whether inputs are smoothed first. `activations`: INT8
-    inputs have a static scale each, or one per row that boards compute. RequestError: a value out
-    of range."""
+    inputs have a static scale each, or one per row that boards compute. `judged`: of "head" and
+    "kv", those that become FP16 where they cost too much of the held-out text. `rotate`: whether
+    stream and heads are turned first. RequestError: a value out of range."""
 
     scheme: str
     group: int = 128
@@ -37,6 +39,8 @@ class Recipe:
     method: Method = "gptq"
     smooth: bool = True
     activations: Activations = "static"
+    judged: tuple[str, ...] = ()
+    rotate: bool = False
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -111,8 +115,8 @@ def fitting_group(config: ModelConfig, group: int) -> int | None:
 def recommended(scheme: str, config: ModelConfig, group: int | None = None, **given: Any) -> Recipe:
     """What `lora quantize` does where nothing else is asked for: `given` are fields of Recipe, None
     for the default. INT8 inputs have a scale per row, 4-bit groups zero points, K and V a scale per
-    head; with FP16 inputs lm_head and the cache stay FP16. `group`: at most so many weights, fewer
-    where that does not divide K."""
+    head, lm_head and the cache being judged by what they cost; with FP16 inputs both stay FP16.
+    `group`: at most so many weights, fewer where that does not divide K."""
     form = of_scheme(scheme)
     defaults: dict[str, Any] = {
         "symmetric": False,
@@ -123,7 +127,9 @@ def recommended(scheme: str, config: ModelConfig, group: int | None = None, **gi
     asked = max(GROUPS) if group is None else group
     fitting = fitting_group(config, asked) if form.bits == 4 and asked in GROUPS else None
     chosen = {name: value for name, value in given.items() if value is not None}
-    return Recipe(scheme, group=fitting or asked, **(defaults | chosen))
+    fields = defaults | chosen
+    judged = tuple(name for name in JUDGED if name not in chosen and fields[name] != "fp16")
+    return Recipe(scheme, group=fitting or asked, judged=judged, **fields)
 
 
 def _inputs(config: ModelConfig) -> dict[str, int]:

@@ -15,7 +15,7 @@ from lora_sdk.text.windows import Window
 
 Progress = Callable[[int, int], None]
 BATCH_TOKENS = 1 << 16  # tokens of the windows in one pass
-LOGIT_ROWS = 128  # bounds the memory of FP64 logits
+LOGIT_ROWS = 128  # bounds the memory of exponentials
 
 
 def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]]) -> list[F32]:
@@ -83,12 +83,14 @@ def _batch_bits(
 
 
 def bits_of(logits: F32, targets: Sequence[int]) -> float:
-    """Bits of the tokens `targets` by rows of logits [T, vocabulary], some rows at a time."""
+    """Bits of the tokens `targets` by rows of logits [T, vocabulary], some rows at a time:
+    exponentials in FP32, sums in FP64."""
     bits = 0.0
     for first in range(0, len(targets), LOGIT_ROWS):
-        rows = logits[first : first + LOGIT_ROWS].astype(np.float64)
-        rows -= rows.max(axis=1, keepdims=True)
+        rows = logits[first : first + LOGIT_ROWS]
+        rows = rows - rows.max(axis=1, keepdims=True)
         some = np.asarray(targets[first : first + LOGIT_ROWS])
-        chosen = rows[np.arange(len(some)), some]
-        bits += float((np.log(np.exp(rows).sum(axis=1)) - chosen).sum() / np.log(2.0))
+        chosen = rows[np.arange(len(some)), some].astype(np.float64)
+        whole = np.log(np.exp(rows).sum(axis=1, dtype=np.float64))
+        bits += float((whole - chosen).sum() / np.log(2.0))
     return bits

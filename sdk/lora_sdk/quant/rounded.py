@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lora_sdk.model.kv_formats import KvFormat
+from lora_sdk.model.kv_formats import KvFormat, kv_format
 from lora_sdk.model.quantization import AttentionScales, routes
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 from lora_sdk.quant.dense import by_head, integer_attention, round_rows, round_to
 from lora_sdk.quant.layer import Parameters
+
+
+def exact_operations(config: ModelConfig, parameters: Parameters) -> RoundedOperations:
+    """Operations that round nothing."""
+    return RoundedOperations(config, parameters, False, {}, kv_format("fp16"))
 
 
 class RoundedOperations:
@@ -36,10 +41,10 @@ class RoundedOperations:
         self._scales = scales
 
     def linear(self, x: F32, name: str, whole: F32 | None = None) -> F32:
-        """x, rounded but for routers, @ W + bias."""
+        """x, rounded but for routers and project_out, @ W + bias."""
         if name in self._inputs:
             x = round_to(x, self._inputs[name]) * self._inputs[name]
-        elif self._by_row and not routes(name):
+        elif self._by_row and not routes(name) and name != "project_out":
             x = round_rows(x, whole)
         y: F32 = x @ self._parameters.matrices[name]
         bias = self._parameters.vectors.get(f"{name}.bias")
