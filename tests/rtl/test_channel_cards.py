@@ -84,11 +84,11 @@ def test_a_line_that_cannot_be_read_ends_all_units(
     folder: Path, passed: int, tmp_path: Path
 ) -> None:
     """After so many reads of units and channels. Behind it the right tokens follow."""
-    fault = Fault(0, 6, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, passed))
+    fault = Fault(0, 1, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, passed))
     placed = overlay(4, tmp_path)
     request = Request(str(folder), 1, 12, scheme="w8a8", fault=fault, overlay=placed)
     seen, wanted = generated(request, cards(4)), expected(folder, 1, 12, "w8a8")
-    assert seen.error and 6 <= len(seen.tokens) < 12 and seen.codes == [abi.ERR_UNIT]
+    assert seen.error and 1 <= len(seen.tokens) < 12 and seen.codes == [abi.ERR_UNIT]
     assert seen.tokens == wanted.tokens[: len(seen.tokens)]
     assert seen.after == (wanted.tokens + wanted.after)[seen.rows :][:4]
 
