@@ -152,12 +152,13 @@ def _table(values: dict[str, Any]) -> str:
     group = "" if values["group"] is None else f", groups of {values['group']}"
     zeros = " with zero points" if values["zero_points"] else ""
     inputs = "" if values["activations"] is None else f", {values['activations']} inputs"
+    turned = ", turned" if values["rotated"] else ""
     before, after = values["bits_per_byte_before"], values["bits_per_byte_after"]
     resumed = values["resumed_layers"]
     return "\n".join(
         [
             f"written        {values['out']}, {values['bytes'] / 1e6:.1f} MB of weights",
-            f"scheme         {values['scheme']}{group}{zeros}{inputs}, "
+            f"scheme         {values['scheme']}{group}{zeros}{inputs}{turned}, "
             f"lm_head {values['lm_head']}, KV cache {values['kv']}",
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
             f"bits per byte  {before:.4f} before, {after:.4f} after: {after / before - 1:+.2%} on "
