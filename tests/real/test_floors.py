@@ -41,12 +41,12 @@ CASES = (
     ("smollm2", EIGHT), ("smollm2", FOUR), ("smollm2", BOTH),  # groups of 128 do not divide 576
     ("demo", EIGHT), ("demo", FOUR), ("demo", BOTH), ("demo", WIDE),
 )  # fmt: skip
-NOT_IN_CI = (("gemma", FOUR), ("gemma", BOTH))
+LONGER = (("gemma", FOUR), ("gemma", BOTH))
 
 
 def case(model: str, floor: Floor) -> object:
     """With its name and mark."""
-    marks = [FULL] if (model, floor) in NOT_IN_CI else []
+    marks = [FULL] if (model, floor) in LONGER else []
     return pytest.param(model, floor, marks=marks, id=f"{model}-{floor.scheme}-{floor.group}")
 
 
