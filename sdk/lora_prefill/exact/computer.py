@@ -32,6 +32,8 @@ class ExactComputer:
     """A Computer (see job.py) on a torch device."""
 
     takes_adapters = True
+    by_name = False
+    at_once = 1
 
     def __init__(
         self,
