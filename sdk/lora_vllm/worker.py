@@ -9,6 +9,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from lora_host.errors import LoraError
+from lora_host.naming import counted
 from lora_vllm.boards import Boards
 from lora_vllm.limits import blocks_of, board_options
 from lora_vllm.runner import Runner
@@ -49,7 +50,7 @@ class LoraWorker(WorkerBase):
     def get_model_inspection(self) -> str:
         """What `print(LLM(...))` shows."""
         plan = self._boards.opened.plan
-        return f"{self.model_config.model} on {plan.size} boards, {plan.overlay.name}"
+        return f"{self.model_config.model} on {counted(plan.size, 'board')}, {plan.overlay.name}"
 
     def get_supported_tasks(self) -> tuple[str, ...]:
         """What requests may ask."""

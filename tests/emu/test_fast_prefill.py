@@ -82,7 +82,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     model = write_checkpoint(variant("llama_narrow"), tmp_path / "model")
     for given, message in (
         ({"prefill": "cuda:0x"}, "expected .* 'cuda:N' or 'torch:DEVICE'"),
-        ({"prefill": "boards:1", "prefill_mode": "fast"}, "'cpu' or 'cuda:N'"),
+        ({"prefill": "boards:1", "prefill_mode": "fast"}, "'cpu', 'cuda:N' or 'vllm:SOCKET'"),
         ({"prefill_mode": "fast"}, "prefill_mode is 'fast'; expected 'exact' while no worker"),
         ({"prefill": "cpu", "prefill_model": model}, "; expected none in the exact mode"),
         ({"prefill": "cpu", "prefill_mode": "near"}, "prefill_mode is 'near'"),

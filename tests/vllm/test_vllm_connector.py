@@ -219,10 +219,10 @@ def test_vllm_names_a_prompt_that_has_no_name(
 
 @contextmanager
 def proxy(prefill: int, decode: int) -> Iterator[str]:
-    """examples/vllm_proxy.py before both servers. Yields its address."""
+    """examples/serve/vllm_proxy.py before both servers. Yields its address."""
     import uvicorn
 
-    path = ROOT / "examples" / "vllm_proxy.py"
+    path = ROOT / "examples" / "serve" / "vllm_proxy.py"
     spec = importlib.util.spec_from_file_location("vllm_proxy", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,6 +1,6 @@
 """A proxy in two stages: a vLLM server computes prompts, boards under `lora serve` go on from them.
 
-    python examples/vllm_proxy.py --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200
+    python examples/serve/vllm_proxy.py --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200
 
 Each request gets a name, goes to vLLM for one token and to the boards at the same time: they take K
 and V while vLLM computes. docs/vllm_prefill.md; needs fastapi, httpx and uvicorn, as vLLM does."""
