@@ -6,7 +6,6 @@ four; a whole token."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from lora_lab.synth.folder import synthesize
 from lora_sdk.model.shapes import shape_json
 from lora_sdk.quant.recipe import Recipe
+from tests.processes import environment
 from tests.rtl.card_build import build
 from tests.rtl.column_overlays import channel_cards, column_overlay
 from tests.rtl_rig import ROOT
@@ -48,12 +48,10 @@ def layer(tmp_path: Path, **other: int) -> Path:
 
 
 def token(folder: Path, overlay: str, *options: object) -> dict[str, Any]:
-    places = [str(ROOT / name) for name in ("sdk", "host", ".")]
-    found_by = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "tests.rtl.whole_token", str(folder), overlay, *map(str, options)],
         cwd=ROOT, capture_output=True, text=True, timeout=HOURS * 3600,
-        env={**os.environ, "PYTHONPATH": found_by},
+        env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
