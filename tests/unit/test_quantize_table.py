@@ -38,7 +38,7 @@ def test_the_table_has_bits_costs_and_the_largest_errors(
     bits, *costs = found["bits per byte"]
     assert " before, " in bits and " after: " in bits and bits.endswith(" bytes held out")
     assert [cost.rpartition(" ")[0] for cost in costs] == ["lm_head in INT8", "KV cache in INT8"]
-    assert ", turned, " in found["scheme"][0]
+    assert ", rotated, " in found["scheme"][0]
     errors = [line.split() for line in found["largest error"][1:]]
     kinds = [name.rpartition(".")[2] for name, _ in errors]
     assert sorted(kinds) == sorted({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",

@@ -13,6 +13,8 @@ from safetensors.numpy import load_file, save_file
 from lora_host.errors import RequestError
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.opening.opening import plan_model
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.quant.arithmetic import head as heads
 from lora_sdk.quant.arithmetic import run_layer
 from lora_sdk.quant.dense import DenseOperations
@@ -106,6 +108,11 @@ def test_a_wide_column_costs_less_turned(tmp_path: Path) -> None:
         written = load_config(tmp_path / str(rotate))
         assert not written.tied
     assert found[True] < 0.5 * found[False]
+    for given in ({"max_adapters": 1}, {"embeddings": True}, {"hidden_layers": (1,)}):
+        plan_model(EngineOptions(tmp_path / "False", **given))  # type: ignore[arg-type]
+        options = EngineOptions(tmp_path / "True", **given)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="lora quantize --rotate has made: they belong to"):
+            plan_model(options)
 
 
 @pytest.mark.parametrize("head", ["fp16", "w8"])

@@ -60,7 +60,7 @@ Examples:
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
               help="scale the inputs of a matmul where its measured error falls")  # fmt: skip
 @click.option("--rotate", is_flag=True,
-              help="turn stream and heads by Hadamard matrices in the weights first")  # fmt: skip
+              help="fold Hadamard rotations of stream and heads into the weights")  # fmt: skip
 @click.option("--resume", is_flag=True,
               help="keep the work of an interrupted run, and go on from it")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
@@ -152,13 +152,13 @@ def _table(values: dict[str, Any]) -> str:
     group = "" if values["group"] is None else f", groups of {values['group']}"
     zeros = " with zero points" if values["zero_points"] else ""
     inputs = "" if values["activations"] is None else f", {values['activations']} inputs"
-    turned = ", turned" if values["rotated"] else ""
+    rotated = ", rotated" if values["rotated"] else ""
     before, after = values["bits_per_byte_before"], values["bits_per_byte_after"]
     resumed = values["resumed_layers"]
     return "\n".join(
         [
             f"written        {values['out']}, {values['bytes'] / 1e6:.1f} MB of weights",
-            f"scheme         {values['scheme']}{group}{zeros}{inputs}{turned}, "
+            f"scheme         {values['scheme']}{group}{zeros}{inputs}{rotated}, "
             f"lm_head {values['lm_head']}, KV cache {values['kv']}",
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
             f"bits per byte  {before:.4f} before, {after:.4f} after: {after / before - 1:+.2%} on "

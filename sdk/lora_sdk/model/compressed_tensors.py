@@ -22,6 +22,7 @@ from lora_sdk.model.weight_formats import (
 )
 
 METHOD = "compressed-tensors"
+ROTATED = "lora_rotated"  # our own field: weights by `lora quantize --rotate`
 MIXED = "mixed-precision"  # each group has a format of its own
 Strategy = Literal["tensor", "channel", "group", "block"]
 STRATEGIES: dict[str, Strategy] = {
@@ -67,6 +68,7 @@ class Scheme:
     groups: tuple[ConfigGroup, ...]
     ignore: Targets
     kv: KvKind
+    rotated: bool
 
     def group_of(self, module: Module) -> ConfigGroup | None:
         """The group of a module: the first that matches by name, else the first by class."""
@@ -101,7 +103,8 @@ def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
             attention = True  # a group without weights means attention's q, k and v
     cache = _kv(fields)
     kv: KvKind = "int8" if attention else cache
-    return Scheme(tuple(groups), Targets(_texts(fields, "ignore"), f"{where}.ignore"), kv)
+    ignore = Targets(_texts(fields, "ignore"), f"{where}.ignore")
+    return Scheme(tuple(groups), ignore, kv, fields.flag(ROTATED, False))
 
 
 def _whole_format(fields: Fields) -> object:
@@ -127,7 +130,8 @@ def quantization(
             formats[name] = _format(group, name, ks[name])
             if group.weights.ordered:
                 ordered.add(name)
-    return Quantization(_title(formats, scheme.kv), formats, scheme.kv, frozenset(ordered))
+    title, order = _title(formats, scheme.kv), frozenset(ordered)
+    return Quantization(title, formats, scheme.kv, order, rotated=scheme.rotated)
 
 
 def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:

@@ -102,13 +102,15 @@ class Quantization:
     """`formats` by canonical matrix name (`layer.I.q`, ..., `lm_head`); what it does not name is
     FP16. `kv`: how K and V are stored. `act_order`: names of the 4-bit matrices whose inputs have
     to be permuted first (`Checkpoint.permutation`). `tokens`: the token table, FP16 or a block of
-    GGUF files. `scheme` is for messages."""
+    GGUF files. `scheme` is for messages. `rotated`: the weights are of a rotated residual stream
+    and rotated heads, which states and adapters of the plain model do not fit."""
 
     scheme: str
     formats: Mapping[str, MatrixFormat] = field(default_factory=dict)
     kv: KvKind = "fp16"
     act_order: frozenset[str] = frozenset()
     tokens: MatrixFormat = FP16
+    rotated: bool = False
 
     def __post_init__(self) -> None:
         kv_format(self.kv)
@@ -116,7 +118,7 @@ class Quantization:
 
     def __hash__(self) -> int:
         formats = frozenset(self.formats.items())
-        return hash((self.scheme, formats, self.kv, self.act_order, self.tokens))
+        return hash((self.scheme, formats, self.kv, self.act_order, self.tokens, self.rotated))
 
     def format(self, name: str) -> MatrixFormat:
         """The format of one matrix of the checkpoint."""

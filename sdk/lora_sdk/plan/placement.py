@@ -55,6 +55,7 @@ def make_plan(
     PlacementError names what does not fit, and what would; RequestError an argument out of
     range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps, final_states)
+    _check_rotated(config, adapters, bool(hidden_taps) or final_states)
     check_overlay(config, overlay)
     partition = Partition(config, boards, stages, config.layers in hidden_taps)
     if route is None:
@@ -67,6 +68,20 @@ def make_plan(
     except PlacementError as error:
         fits = _boards_that_fit(partition, overlay, board, context, sequences, taps, adapters)
         raise PlacementError(f"{error}; {fits}") from None
+
+
+def _check_rotated(config: ModelConfig, adapters: AdapterOptions | None, states: bool) -> None:
+    if config.quantization is None or not config.quantization.rotated:
+        return
+    for what, wanted in (
+        ("adapters", adapters is not None and adapters.slots > 0),
+        ("hidden states (embeddings, EAGLE-3)", states),
+    ):
+        if wanted:
+            raise RequestError(
+                f"{what} of a model that lora quantize --rotate has made: they belong to the plain "
+                "model; quantize it without --rotate"
+            )
 
 
 def default_route(boards: int) -> Route:

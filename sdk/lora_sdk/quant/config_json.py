@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lora_sdk.model.compressed_tensors import METHOD
+from lora_sdk.model.compressed_tensors import METHOD, ROTATED
 from lora_sdk.model.config import family_of
 from lora_sdk.model.quantization import routes
 from lora_sdk.model.source import Source
@@ -54,6 +54,7 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
         "config_groups": groups,
         "ignore": ignore,
         "kv_cache_scheme": cache,
+        **({ROTATED: True} if recipe.rotate else {}),
     }
 
 
