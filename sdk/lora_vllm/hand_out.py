@@ -78,6 +78,12 @@ class HandOut:
         with self._changed:
             return self._used()
 
+    @property
+    def engines(self) -> int:
+        """Connections of engines."""
+        with self._changed:
+            return self._engines
+
     def _used(self) -> int:
         held = (
             one.opening.bytes

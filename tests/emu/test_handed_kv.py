@@ -183,7 +183,7 @@ def test_a_cancelled_request_frees_memory_and_pages(
     params = SamplingParams(max_tokens=8, prefill_id="a")
     thread = threading.Thread(target=lambda: _cancel_later(engine, params, stop))
     thread.start()
-    assert eventually(lambda: out._engines == 1)
+    assert eventually(lambda: out.engines == 1)
     prompt.put(out, "a", 0, 64)
     stop.set()
     thread.join()

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.kv.key_columns import board_columns
 from lora_sdk.prefill.job import Job, Part, joined_parts
+from lora_sdk.prefill.receiving import ReceivingComputer
 from lora_sdk.prefill.shared_kv import digest_of
 from tests.handover_times import handover_times
 from tests.prefill_rig import held
@@ -97,9 +98,10 @@ def kv_logits(engine: Engine, producer: Producer, tokens: list[int]) -> NDArray[
     name = next(NAMES)
     parts: list[Part] = []
     job = Job(tokens[:-1], None, lambda: True, name=name, digest=digest_of(tokens))
+    receiving = ReceivingComputer(str(producer.socket), engine.config, (), len(tokens))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(producer.compute, tokens, name)
-        engine._workers._worker._computer.compute(job, parts.append)
+        receiving.compute(job, parts.append)
         asked.result()
     kv = joined_parts(parts).with_columns(board_columns(engine.config))
     sequence = engine.import_kv(tokens[:-1], kv)
