@@ -231,19 +231,28 @@ def test_of_a_larger_cluster_the_boards_with_a_path_are_taken(folder: Path, tmp_
     one_line_error(command(LORA, *plan, 0, "--cluster", file), "0 boards")
 
 
-def test_nan_in_the_weights_names_the_tensor(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tensor", "place"),
+    [
+        ("model.layers.1.mlp.down_proj.weight", (3, 7)),
+        ("model.layers.1.input_layernorm.weight", (2,)),
+    ],
+)
+def test_nan_in_the_weights_names_the_tensor(
+    tensor: str, place: tuple[int, ...], folder: Path, tmp_path: Path
+) -> None:
     from safetensors.numpy import load_file, save_file
 
     def spoil(model: Path) -> None:
         tensors = load_file(model / "model.safetensors")
-        spoilt = tensors["model.layers.1.mlp.down_proj.weight"].copy()
-        spoilt[3, 7] = float("nan")
-        tensors["model.layers.1.mlp.down_proj.weight"] = spoilt
+        spoilt = tensors[tensor].copy()
+        spoilt[place] = float("nan")
+        tensors[tensor] = spoilt
         save_file(tensors, model / "model.safetensors")
 
     model = broken(folder, tmp_path / "model", spoil)
     done = lora_run("--model", model, "--boards", 2, "-q", "-p", "hi")
-    one_line_error(done, "model.layers.1.mlp.down_proj.weight", "[3, 7] is nan")
+    one_line_error(done, f"{tensor}: weight {list(place)} is nan")
 
 
 # What the command line cannot ask for is planted in the boards that it opens.
