@@ -199,3 +199,20 @@ int lora_cluster_read(struct lora_cluster *cluster, uint32_t board, uint32_t ban
     if (!data && bytes) return lora_fail(failure, LORA_ERR_ARGUMENT, "board %u: no buffer", board);
     return lora_memory_read(cluster, board, bank, offset, data, bytes, failure);
 }
+
+int lora_cluster_read_each(struct lora_cluster *cluster, uint32_t bank,
+                           const struct lora_part *parts, uint32_t count, void *data,
+                           struct lora_failure *failure) {
+    struct lora_failure spare;
+    failure = lora_failure_begin(failure, &spare);
+    if (!parts && count) return lora_fail(failure, LORA_ERR_ARGUMENT, "parts is NULL");
+    uint8_t *next = data;
+    for (uint32_t board = 0; board < count; board++) {
+        if (!parts[board].bytes) continue;
+        int status = lora_cluster_read(cluster, board, bank, parts[board].offset, next,
+                                       parts[board].bytes, failure);
+        if (status) return status;
+        next += parts[board].bytes;
+    }
+    return LORA_OK;
+}

@@ -33,18 +33,6 @@ int lora_cluster_scrub(struct lora_cluster *cluster, uint64_t bytes, struct lora
     return lora_run(cluster, lora_all_boards(cluster), &run, failure);
 }
 
-int lora_cluster_scrub_state(struct lora_cluster *cluster, uint32_t board,
-                             struct lora_scrub_state *state, struct lora_failure *failure) {
-    struct lora_failure spare;
-    failure = lora_failure_begin(failure, &spare);
-    int status = lora_check_ready(cluster, board, failure);
-    if (!status && !state)
-        status = lora_fail(failure, LORA_ERR_ARGUMENT, "board %u: the state has nowhere to go",
-                           board);
-    if (!status) *state = cluster->boards[board].completion.scrub;
-    return status;
-}
-
 int lora_is_damaged(const struct lora_cluster *cluster) {
     for (uint32_t board = 0; board < cluster->count; board++)
         if (cluster->boards[board].completion.scrub.damaged) return 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,7 +32,6 @@ from .records import (
     GreedyResult,
     LinkFound,
     LinkStatus,
-    ScrubState,
     board_info,
     fields_of,
     link_found,
@@ -42,6 +42,7 @@ from .sim import Cards
 from .unpacked import unpacked
 
 NO_SLOT = 0xFFFFFFFF
+_BYTES = itemgetter(1)
 
 
 class Cluster:
@@ -189,6 +190,13 @@ class Cluster:
         self._check_unsigned(board=board, bank=bank, offset=offset)
         self._handle.call("read", board, bank, offset, data, len(data))
 
+    def read_each(self, bank: int, parts: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint8]:
+        """What each board has at its (offset, bytes) of a bank, one after another."""
+        data = np.empty(sum(map(_BYTES, parts)), np.uint8)
+        out, count = self._ffi.from_buffer(data), len(parts)
+        self._handle.call("read_each", bank, self._ffi.new("struct lora_part[]", parts), count, out)
+        return data
+
     def place(self, tasks: Sequence[PackTask], scratch: Scratch) -> list[Range]:
         """Converts, packs and writes tensors on `scratch.threads` threads. Returns the written
         ranges with checksums. ModelError names the first weight that FP16 cannot represent."""
@@ -215,13 +223,6 @@ class Cluster:
         """All boards sum about so many bytes of their regions now, each; 0: all of them."""
         self._check_unsigned(bytes=bytes)
         self._handle.call("scrub", bytes)
-
-    def scrub_state(self, board: int) -> ScrubState:
-        """What the board's last completion record said of its regions. No access to the board."""
-        self._check_unsigned(board=board)
-        out = self._ffi.new("struct lora_scrub_state *")
-        self._handle.call("scrub_state", board, out)
-        return ScrubState(**fields_of(out, *ScrubState.__dataclass_fields__))
 
     def ecc(self, board: int) -> EccCounts | None:
         """Errors of the board's memory that its ECC has met; None where its runtime does not tell.

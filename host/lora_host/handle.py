@@ -91,7 +91,7 @@ class Handle:
     def call(self, name: str, *arguments: Any) -> None:
         """Calls lora_cluster_<name>(cluster, *arguments, failure); raises its failure."""
         with self._lock:
-            pointer = self._alive()
+            pointer = self._alive() if self._state.closed else self._pointer
             function = getattr(self._lib, f"lora_cluster_{name}")
             if name in RUNS:
                 with self._interrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,15 @@ Handler = Callable[[int, FrameType | None], Any]
 # `signal` converts handlers to enums, which takes 20 us per step. The wrapped functions do not.
 _plain: Any = importlib.import_module("_signal")
 _get, _set = _plain.getsignal, _plain.signal
+
+_main = [threading.main_thread().ident]  # a fork makes its thread the main one
+
+
+def _note_main() -> None:
+    _main[0] = threading.main_thread().ident
+
+
+os.register_at_fork(after_in_child=_note_main)
 
 
 @contextmanager
@@ -47,7 +57,7 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         self._depth += 1
-        if self._depth > 1 or threading.current_thread() is not threading.main_thread():
+        if self._depth > 1 or threading.get_ident() != _main[0]:
             return self
         before = _get(signal.SIGINT)
         if callable(before):

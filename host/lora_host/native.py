@@ -63,11 +63,13 @@ def _module() -> Any:
     return module
 
 
+@cache
 def ffi() -> Any:
     """cffi's `ffi` of the library. OverlayError if it is not built or has another ABI."""
     return _module().ffi
 
 
+@cache
 def lib() -> Any:
     """cffi's `lib` of the library. OverlayError if it is not built or has another ABI."""
     return _module().lib

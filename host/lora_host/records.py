@@ -101,21 +101,6 @@ class ClusterStats:
 
 
 @dataclass(frozen=True)
-class ScrubState:
-    """Sums of a board's weight regions since it took their table: bytes, turns over all regions,
-    commands. `good`: the last step that was done when the last whole turn began. `damaged`: 1 + the
-    number of a region that differs, 0 none; `found` and `expected` are its sums."""
-
-    bytes: int
-    passes: int
-    good: int
-    damaged: int
-    found: int
-    expected: int
-    sums: int
-
-
-@dataclass(frozen=True)
 class GreedyResult:
     """Number of emitted tokens, the last token (pending: its K and V are not written), and the slot
     of the last uncommitted row, None if no row ran."""

@@ -180,11 +180,11 @@ def test_a_pool_takes_each_state_once() -> None:
     for position in (0, 1, 0, 1, 2, 2, 3):
         pool.add(position, states[position])
     assert pool.vector().tolist() == states.mean(0).tolist()
-    assert not pool.wants(3)
+    assert not pool.wanted(3, 1)
     pool.reset()
-    assert pool.wants(0)
+    assert pool.wanted(0, 1) == [0]
     last = Pool("last", 4, True)
-    assert [last.wants(position) for position in range(5)] == [False] * 3 + [True, False]
+    assert last.wanted(0, 5) == [3]
     last.add(3, np.zeros(3, np.float16))
     assert last.vector().tolist() == [0, 0, 0]  # nothing to normalize
 

@@ -43,17 +43,22 @@ int lora_cluster_write(struct lora_cluster *cluster, uint32_t board, uint32_t ba
                        const void *data, uint64_t bytes, struct lora_failure *failure);
 int lora_cluster_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
                       void *data, uint64_t bytes, struct lora_failure *failure);
+/* Of each board, the part of this index: bytes of a bank, one after another in `data`. */
+struct lora_part {
+    uint64_t offset, bytes;
+};
+int lora_cluster_read_each(struct lora_cluster *cluster, uint32_t bank,
+                           const struct lora_part *parts, uint32_t count, void *data,
+                           struct lora_failure *failure);
 int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
                           uint64_t offset, uint64_t bytes, uint32_t *crc,
                           struct lora_failure *failure);
 /* Sums of weights by the boards themselves. regions: the board takes the table (struct lora_scrub)
  * at `offset` of its control bank. scrub: all boards at once sum so many bytes each, 0: all
- * regions. state: what came with the board's last completion record; no access. */
+ * regions. What they have found comes with each completion record. */
 int lora_cluster_regions(struct lora_cluster *cluster, uint32_t board, uint32_t offset,
                          struct lora_failure *failure);
 int lora_cluster_scrub(struct lora_cluster *cluster, uint64_t bytes, struct lora_failure *failure);
-int lora_cluster_scrub_state(struct lora_cluster *cluster, uint32_t board,
-                             struct lora_scrub_state *state, struct lora_failure *failure);
 /* What the board's memory controllers have counted. found->size is 0 where nobody tells. */
 int lora_cluster_ecc(struct lora_cluster *cluster, uint32_t board, struct lora_ecc *found,
                      struct lora_failure *failure);

@@ -82,6 +82,9 @@ class AdapterSlots:
         self._loaded: dict[str, _Loaded] = {}
         self._slots: list[str | None] = [None] * plan.adapters.slots
         self._ranges: dict[int, list[Range]] = {}  # by slot: what the boards hold
+        self._held: dict[str, list[Range]] | None = (
+            None  # of `ranges`; None: it changed
+        )
         self._sequences: dict[int, str] = {}
         self._uses = 0
         self.swaps = 0
@@ -231,9 +234,12 @@ class AdapterSlots:
                 self._fill(slot, self._loaded[held])
 
     def ranges(self) -> dict[str, list[Range]]:
-        """What the boards hold of each adapter, with the host's sums."""
-        held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
-        return {held[slot]: list(found) for slot, found in self._ranges.items() if slot in held}
+        """What the boards hold of each adapter, with the host's sums: the same object until that
+        changes."""
+        if self._held is None:
+            held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
+            self._held = {held[slot]: one for slot, one in self._ranges.items() if slot in held}
+        return self._held
 
     def damaged(self) -> Iterator[tuple[int, str]]:
         """Boards that do not hold what was written, each with the place in words, as they are
@@ -278,7 +284,7 @@ class AdapterSlots:
             )
         self._empty(slot)
         self._fill(slot, found)
-        self._slots[slot], found.slot = name, slot
+        self._slots[slot], found.slot, self._held = name, slot, None
         self.swaps += 1
         self.swap_bytes += sum(image.nbytes for image in found.images)
 
@@ -290,11 +296,11 @@ class AdapterSlots:
                    for run in self._runs(board, slot, image)]  # fmt: skip
         headers = [(board, self._header_at(board, slot), image) for board, image in images]
         written += [self._write(board, *at, image[:HEADER_BYTES]) for board, at, image in headers]
-        self._ranges[slot] = written
+        self._ranges[slot], self._held = written, None
 
     def _empty(self, slot: int) -> None:
         """Mark the slot empty first, so that a failure later leaves no half-written adapter."""
-        name, self._slots[slot] = self._slots[slot], None
+        name, self._slots[slot], self._held = self._slots[slot], None, None
         self._ranges.pop(slot, None)
         if name is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lora_host.errors import RequestError
 from lora_sdk.engine.scheduler import RunningSequence, ScheduledChunk, Scheduler
@@ -26,11 +27,11 @@ class BlockAllocation:
 
         RequestError if the only running sequence has none: sequences of the token API, which are
         never preempted, hold them."""
-        while self._lacking(slices) > self._cache.free_pages:
+        while (lacking := self._lacking(slices)) and lacking > self._cache.free_pages:
             if self._cache.leaving:
                 self._stepper.flush()
             elif any(chunk.tree is not None for chunk in slices):
-                slices = [ScheduledChunk(chunk.track, chunk.count) for chunk in slices]
+                slices = [replace(chunk, tree=None) for chunk in slices]
             else:
                 self._preempt_youngest()
                 running = {id(track) for track in self._scheduler.running}
@@ -61,7 +62,7 @@ class BlockAllocation:
             rows = chunk.count if chunk.tree is None else len(chunk.tree.tokens)
             sequence = chunk.track.sequence
             copies = len(chunk.track.siblings) if chunk.complete else 0
-            pages += cache.lacking(sequence, cache.length(sequence) + rows, copies)
+            pages += cache.lacking(sequence, rows, copies)
         return pages
 
     def _preempt_youngest(self) -> None:

@@ -39,9 +39,9 @@ class Pool:
         self._next = 0 if self._mean else self._tokens - 1
         self._sum: NDArray[np.float64] | None = None
 
-    def wants(self, position: int) -> bool:
-        """Whether the state at this position is needed."""
-        return self._next <= position < self._tokens
+    def wanted(self, start: int, count: int) -> list[int]:
+        """Which of `count` positions from `start` on need their state: indices among them."""
+        return [i for i in range(count) if self._next <= start + i < self._tokens]
 
     def add(self, position: int, state: NDArray[np.float16]) -> None:
         """FP16 [d] of a position, in ascending order."""

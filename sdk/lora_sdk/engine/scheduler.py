@@ -142,20 +142,17 @@ class RunningSequence:
 
 @dataclass(frozen=True)
 class ScheduledChunk:
-    """The next `count` tokens of a track, or with `tree` its pending token and drafts."""
+    """The next `count` tokens of a track, or with `tree` its pending token and drafts.
+    `complete`: whether the last row's output is the next token."""
 
     track: RunningSequence
     count: int
+    complete: bool
     tree: Tree | None = None
 
     def with_tree(self, tree: Tree) -> ScheduledChunk:
         """The same, with drafts behind the pending token."""
         return replace(self, tree=tree)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the last row's output is the next token."""
-        return self.count == self.track.left
 
     @property
     def decoding(self) -> bool:
@@ -185,6 +182,7 @@ class Scheduler:
         self.pace = PrefillBudget(row_limit)
         self._next_track = 0
         self._arrivals = 0
+        self.changes = 0  # sequences that began or ended
         self.preempted = 0  # sequences that gave their pages back before their end
 
     @property
@@ -324,8 +322,10 @@ class Scheduler:
             if count:
                 left[track] = count
                 (others if count == 1 else prompts).append(track)
-        share = min(self.pace.share, sum([left[track] for track in prompts]))
-        chosen = self._round_robin(others, max(budget - share, min(1, budget)))
+        waiting = sum([left[track] for track in prompts]) if prompts else 0
+        share = min(self.pace.share, waiting)
+        most = max(budget - share, min(1, budget))
+        chosen = others if len(others) <= most else self._round_robin(others, most)
         counts = dict.fromkeys(chosen, 1)
         budget -= len(chosen)
         if prompts and any([track.streaming for track in chosen]):
@@ -333,7 +333,11 @@ class Scheduler:
         for track in prompts:
             counts[track] = min(budget, left[track])
             budget -= counts[track]
-        return [ScheduledChunk(track, counts[track]) for track in left if counts.get(track)]
+        return [
+            ScheduledChunk(track, counts[track], counts[track] == left[track])
+            for track in left
+            if counts.get(track)
+        ]
 
     def fork(self, track: RunningSequence) -> list[RunningSequence]:
         """Start the siblings of a track whose prompt is computed. They share its prompt."""
@@ -349,6 +353,7 @@ class Scheduler:
             sibling.beams = track.beams
             started.append(sibling)
         self.running.extend(started)
+        self.changes += len(started)
         if track.beams is not None:
             track.beams.tracks.extend(started)
         return started
@@ -356,6 +361,7 @@ class Scheduler:
     def end(self, track: RunningSequence) -> None:
         """Remove a track and free its sequence."""
         self.running.remove(track)
+        self.changes += 1
         if track.draft is not None:
             track.draft.close()
         if self._cache.is_open(track.sequence):
@@ -439,6 +445,7 @@ class Scheduler:
         if request.search is not None:
             track.beams = BeamGroup(request.search, [track])
         self.running.append(track)
+        self.changes += 1
 
     def _open(self, new: NewSequence) -> int:
         adapter = new.adapter
@@ -452,10 +459,8 @@ class Scheduler:
         return sequence
 
     def _round_robin(self, ready: list[RunningSequence], budget: int) -> list[RunningSequence]:
-        """The tracks that get a row: all of them, or some in rotation if there are too few rows."""
+        """The tracks that get a row, in rotation: there are too few rows for all."""
         count = len(ready)
-        if count <= budget:
-            return ready
         start = self._next_track % count
         self._next_track = start + budget
         return [ready[(start + i) % count] for i in range(budget)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,8 +128,27 @@ class StepLoop:
         if track is not None and max_tokens and self._greedy is not None:
             self._run_greedy(track, self._greedy, max_tokens)
         elif self._scheduler.running:
+            changes = self._scheduler.changes
             self._run_step()
+            while not one_step and self._same_again(changes):
+                self._run_step()
         return True
+
+    def _same_again(self, changes: int) -> bool:
+        """Whether the next step is one more of the sequences that run, none of which began or ended
+        since `changes` was taken. The weights have been looked at then."""
+        running = self._scheduler.running
+        if self._scheduler.changes != changes or self._scheduler.waiting or self._must_return():
+            return False
+        for track in running:
+            if track.fetching or track.request.cancelled:
+                return False
+        if len(running) == 1 and not running[0].request.params.needs_logits:
+            return False  # boards may go on by themselves
+        self._affected = []
+        if self._weights is not None:
+            self._weights.between_steps()
+        return self._scheduler.changes == changes and self._cache.losses == self._losses
 
     # --- requests in and out --------------------------------------------------------------------
 
@@ -183,10 +202,11 @@ class StepLoop:
             self._check_slots()
             time.sleep(_POLL_SECONDS)
             return
-        self._affected = [chunk.track.request for chunk in slices]
+        self._affected = []
         rows: list[Row] = []
         parts: list[range] = []
         for chunk in slices:
+            self._affected.append(chunk.track.request)
             first = len(rows)
             rows += self._rows(chunk)
             parts.append(range(first, len(rows)))
@@ -210,12 +230,15 @@ class StepLoop:
                 self._after_slice(chunk, result, rows, part)
 
     def _plan(self) -> list[ScheduledChunk]:
-        if self._speculation is not None:
-            for track in self._scheduler.running:
-                if track.beams is None:
-                    self._speculation.join(track)
-        self._affected = [track.request for track in self._scheduler.running]
-        self._grants.reorder()
+        self._affected, searching = [], False
+        for track in self._scheduler.running:
+            if track.beams is not None:
+                searching = True
+            elif self._speculation is not None:
+                self._speculation.join(track)
+            self._affected.append(track.request)
+        if searching:
+            self._grants.reorder()
         slices = self._scheduler.plan()
         if not slices:  # every slot waits for its commit to be carried
             self._stepper.flush()
@@ -259,17 +282,18 @@ class StepLoop:
             )
         pool = track.request.pool
         last = [chunk.count - 1] if chunk.complete and pool is None else []
-        prompt_logprobs = track.request.params.prompt_logprobs is not None
-        shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
-        logits = {*shown, *(last if track.request.params.needs_logits else ())}
+        params = track.request.params
+        logits: Collection[int] = last if params.needs_logits else ()
+        if params.prompt_logprobs is not None and track.prefilling:
+            logits = range(chunk.count)
         return build_rows(
             self._cache,
             track.sequence,
             track.tokens(chunk.count),
             logits=logits,
-            argmax=[i for i in last if i not in logits],
+            argmax=() if logits else last,
             hidden=range(chunk.count) if hidden else (),
-            final=[i for i in range(chunk.count) if pool and pool.wants(track.computed + i)],
+            final=() if pool is None else pool.wanted(track.computed, chunk.count),
         )
 
     # --- results of a step ----------------------------------------------------------------------
@@ -283,15 +307,18 @@ class StepLoop:
         try:
             self._note_prompt(track, result, rows, part)
             track.computed += chunk.count
-            if track.beams is not None and not track.left:
+            if not chunk.complete:
+                return
+            if track.beams is not None:
                 assert result.logits is not None  # requested by this row
                 logits = result.logits[result.rows.index(part[-1])]
                 self._after_beam(track, track.beams, logits)
-            elif not track.left and track.request.pool is not None:
+            elif track.request.pool is not None:
                 self._scheduler.end(track)
                 self._deliver(track.request, track.sample.end())
-            elif not track.left:
-                for one in [track, *self._scheduler.fork(track)]:
+            else:
+                started = self._scheduler.fork(track) if track.siblings else ()
+                for one in [track, *started]:
                     self._emit(one, result, part[-1], rows[part[-1]])
         except LoraError as error:
             self._drop(track.request, error)

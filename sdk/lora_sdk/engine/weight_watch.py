@@ -77,7 +77,8 @@ class WeightWatch:
             raise type(self._broken)(str(self._broken))
         if self._draft is not None:
             self._watch_draft(*self._draft)
-        self._doubt()
+        if self._repair.recovery.doubt:
+            self._doubt()
         self._unless_right(self.scrubber.advance)
 
     def idle_for(self, seconds: float) -> None:

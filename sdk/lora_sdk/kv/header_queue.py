@@ -17,7 +17,7 @@ class Header:
 
 
 class HeaderQueue:
-    """Operations in order, each with its commit's path.
+    """`ops`: operations in order, each with its commit's path.
 
     Queued operations free `leaving_slots` and `leaving_pages`. These become free once a completed
     step has carried every operation queued with them: a redone step reads them again."""
@@ -31,20 +31,20 @@ class HeaderQueue:
         """Forget everything."""
         self.leaving_slots: list[int] = []
         self.leaving_pages: list[int] = []
-        self._ops: list[tuple[KvOp, tuple[int, ...]]] = []
+        self.ops: list[tuple[KvOp, tuple[int, ...]]] = []
         # Counts of operations, slots and pages in the last header.
         self._sent: tuple[int, int, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._ops)
+        return len(self.ops)
 
     def add(self, op: KvOp, path: Sequence[int] = ()) -> None:
         """Queue an operation. `path`: that of a commit; `next_header` sets its index."""
-        self._ops.append((op, tuple(path)))
+        self.ops.append((op, tuple(path)))
 
     def next_header(self) -> Header:
         """The oldest operations, as many as one header holds."""
-        taken = self._ops[: self.max_ops]
+        taken = self.ops[: self.max_ops]
         header = Header([], [])
         for op, path in taken:
             moved = bool(path) and op.b != len(header.path)
@@ -59,8 +59,8 @@ class HeaderQueue:
             return [], []
         ops, slots, pages = self._sent
         self._sent = None
-        del self._ops[:ops]
-        if self._ops:  # operations that free something may still be queued
+        del self.ops[:ops]
+        if self.ops:  # operations that free something may still be queued
             return [], []
         freed = self.leaving_slots[:slots], self.leaving_pages[:pages]
         del self.leaving_slots[:slots]

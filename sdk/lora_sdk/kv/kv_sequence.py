@@ -60,8 +60,8 @@ class KvSequence:
             del self.digests[1:]
 
     def leave(self, window: int) -> list[int]:
-        """Give back the pages that no later row sees if rows see `window` positions, 0 for all."""
-        if not window or self.imported is not None:  # these are written again as they came
+        """Give back the pages that no later row sees if rows see `window` positions."""
+        if self.imported is not None:  # these are written again as they came
             return []
         end = (len(self.tokens) + 1 - window) // PAGE_POSITIONS
         if end <= 0 or self.pages[end - 1] == RETURNED:

@@ -191,7 +191,7 @@ class KvCache:
     @property
     def free_slots(self) -> int:
         """Scratch slots that the next step's rows may take."""
-        return len(self._slots)
+        return len(self._slots.free)
 
     @property
     def queued(self) -> bool:
@@ -201,7 +201,7 @@ class KvCache:
     @property
     def more_than_a_header(self) -> bool:
         """Whether the queued operations need a step of their own before the next rows."""
-        return len(self._queue) > self._queue.max_ops
+        return len(self._queue.ops) > self._queue.max_ops
 
     @property
     def leaving(self) -> bool:
@@ -334,10 +334,11 @@ class KvCache:
         while len(self._tables.get(sequence).pages) < pages_for(positions):
             self._tables.extend(sequence)
 
-    def lacking(self, sequence: int, positions: int, forks: int = 0) -> int:
-        """Pages that a sequence would need besides its own and reserved ones to hold so many
-        committed positions and to be forked then."""
+    def lacking(self, sequence: int, rows: int, forks: int = 0) -> int:
+        """Pages that a sequence would need besides its own and reserved ones to commit so many more
+        positions and to be forked then."""
         owner = self._tables.get(sequence)
+        positions = len(owner.tokens) + len(owner.lost) + rows
         copies = forks if positions % PAGE_POSITIONS else 0
         return max(0, pages_for(positions) + copies - len(owner.pages) - owner.reserved)
 
@@ -448,7 +449,9 @@ class KvCache:
         owner = self._tables.get(sequence)
         start = len(owner.tokens)
         owner.check_path(sequence, path)
-        self.grow(sequence, start + len(path))
+        end = start + len(path)
+        if end > min(self.context, len(owner.pages) * PAGE_POSITIONS):
+            self.grow(sequence, end)
         self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
         for slot in path:
             row = owner.rows[slot]
@@ -464,8 +467,9 @@ class KvCache:
     def _note(self, owner: KvSequence) -> None:
         """Make full pages known to later sequences; give back those that no later row sees."""
         self.prefixes.note(owner)
-        for page in owner.leave(self._window):
-            self._pool.release(page)
+        if self._window:
+            for page in owner.leave(self._window):
+                self._pool.release(page)
 
     def drop(self, sequence: int) -> None:
         """Drop every uncommitted row of a sequence."""
@@ -496,7 +500,8 @@ class KvCache:
         """The step with the last header has completed: the slots and pages it freed are free."""
         slots, pages = self._queue.carried()
         self._slots.returned(slots)
-        self._pool.returned(pages)
+        if pages:
+            self._pool.returned(pages)
         if self.prefixes.offload is not None:
             self.prefixes.offload.host.prove()
 

@@ -17,13 +17,15 @@ from lora_sdk.recovery.regions import Regions, key
 from lora_sdk.recovery.sum_pace import SumFacts, SumPace
 
 if TYPE_CHECKING:
-    from lora_host.records import ScrubState
     from lora_sdk.opening.opening import OpenedModel
     from lora_sdk.step.runner import Runner
     from lora_sdk.step.stepper import Stepper
 
 Adapters = Callable[[], Mapping[str, Sequence[Range]]]
 """What the boards hold of each adapter, by name."""
+
+Sums = tuple[int, int]
+"""Commands and bytes that a board has summed."""
 
 REMEMBERED = 1 << 16  # looks whose step and progress are known
 FIRST_RATE = 1e9  # bytes a second that boards are assumed to sum, until it was measured
@@ -73,14 +75,15 @@ class Scrubber:
         self.facts = facts or SumFacts()
         self._runner: tuple[Runner, int] | None = None  # whose weights the boards sum
         self._slots: list[Range] = []  # of adapters, that they sum
+        self._held: Mapping[str, Sequence[Range]] | None = None  # the adapters that these are of
         self._good: dict[tuple[int, int, int], int] = {}  # progress, from earlier tables
         self._since = self._right = stepper.progress  # _right: before the boards have tables
         self._looks: list[tuple[int, int]] = []  # steps of the boards, the stepper's progress
         self._rate, self._seconds = FIRST_RATE, 0.0
         self._passes = 0
-        self._states: dict[int, ScrubState] = {}  # by board, since the tables were written
-        self._told: dict[int, tuple[int, int]] = {}  # of these, commands and bytes in the sums
-        self._sums: dict[int, tuple[int, int]] = {}  # by board: commands, bytes
+        self._told: dict[int, Sums] = {}  # by board, since the tables were written
+        self._sums: dict[int, Sums] = {}  # the same and all before
+        self._turns = 0  # that all boards have done since then
         self.damaged = 0
         self.on_sums: Callable[[int, int], None] | None = None
         """Called with commands and bytes that the busiest board has summed."""
@@ -93,7 +96,7 @@ class Scrubber:
         busiest = max(sums, key=lambda one: one[1], default=(0, 0))
         regions = 0 if self._runner is None else self._regions.count
         return ScrubUse(
-            self._passes + self._turns(), regions, sum(size for _, size in sums),
+            self._passes + self._turns, regions, sum(size for _, size in sums),
             sum(count for count, _ in sums), self._seconds,
             self._pace.seconds(busiest[1], busiest[0]) if busiest[0] else 0.0,
             weights, self.damaged, self.facts.share,
@@ -153,9 +156,12 @@ class Scrubber:
 
     def _follow(self) -> None:
         """Give the boards their tables where what they hold is not what it was."""
-        runner = self._opened.runner
-        held = [one for found in self._adapters().values() for one in found if one.bytes]
+        runner, adapters = self._opened.runner, self._adapters()
         now = runner, runner.restored
+        if now == self._runner and adapters is self._held:
+            return
+        held = [one for found in adapters.values() for one in found if one.bytes]
+        self._held = adapters
         if now == self._runner:
             if _same(held, self._slots):
                 return
@@ -176,11 +182,8 @@ class Scrubber:
 
     def _close_tables(self) -> None:
         """The boards' counts begin at 0 with the next ones."""
-        self._passes += self._turns()
-        self._states, self._told = {}, {}
-
-    def _turns(self) -> int:
-        return min((state.passes for state in self._states.values()), default=0)
+        self._passes += self._turns
+        self._turns, self._told = 0, {}
 
     # --- what the boards say --------------------------------------------------------------------
 
@@ -193,37 +196,30 @@ class Scrubber:
         summed = sum(size for _, size in self._sums.values()) - before
         self._seconds += seconds
         if summed:
-            self._rate = summed / seconds / max(1, len(self._states))
+            self._rate = summed / seconds / max(1, len(self._told))
         return differs
 
     def _look(self) -> bool:
         """Take the states that came with the last completion records. True: a region differs, and
         what it is of has not left the boards since."""
-        step = self._opened.cluster.last_step
+        cluster = self._opened.cluster
+        step, states = cluster.last_step, cluster.completions()["scrub"]
         if not self._looks or self._looks[-1][0] != step:
             self._looks.append((step, self._stepper.progress))
             del self._looks[:-REMEMBERED]
-        differs, most = False, (0, 0)
-        for plan in self._opened.plan.boards:
-            state = self._opened.cluster.scrub_state(plan.board)
-            self._states[plan.board] = state
-            more = self._count(plan.board, state)
+        most = 0, 0
+        counts = zip(states["sums"].tolist(), states["bytes"].tolist(), strict=True)
+        for board, (commands, size) in enumerate(counts):
+            told, whole = self._told.get(board, (0, 0)), self._sums.get(board, (0, 0))
+            more = commands - told[0], size - told[1]
+            self._told[board] = commands, size
+            self._sums[board] = whole[0] + more[0], whole[1] + more[1]
             if more[1] > most[1]:
                 most = more
-            if state.damaged:
-                differs = True
+        self._turns = min(states["passes"].tolist())
         if self.on_sums is not None and most[0]:
             self.on_sums(*most)
-        return differs
-
-    def _count(self, board: int, state: ScrubState) -> tuple[int, int]:
-        """Add what is new; returns it."""
-        commands, size = self._told.get(board, (0, 0))
-        self._told[board] = state.sums, state.bytes
-        more = state.sums - commands, state.bytes - size
-        whole = self._sums.get(board, (0, 0))
-        self._sums[board] = whole[0] + more[0], whole[1] + more[1]
-        return more
+        return any(states["damaged"].tolist())
 
     def _keep_good(self) -> None:
         """Note until when each region was right, from the boards' tables."""

@@ -57,7 +57,7 @@ class WeightRepair:
     ) -> None:
         """`rewrite` writes the adapters again."""
         self._opened, self._cache, self._stepper = opened, cache, stepper
-        self._recovery, self._scrubber = recovery, scrubber
+        self.recovery, self._scrubber = recovery, scrubber
         self._adapters, self._rewrite = adapters, rewrite
 
     def run(self, forget: Callable[[int], None] = lambda since: None) -> Damage | None:
@@ -96,7 +96,7 @@ class WeightRepair:
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
         count = self._opened.plan.size
-        self._recovery.note(Recovered(str(damage), (), count, size, total, rows, seconds))
+        self.recovery.note(Recovered(str(damage), (), count, size, total, rows, seconds))
         return damage
 
     def forget_pages(self) -> None:
@@ -105,7 +105,7 @@ class WeightRepair:
 
     def taken_doubt(self) -> str:
         """See Recovery.doubt; "" from now on."""
-        doubt, self._recovery.doubt = self._recovery.doubt, ""
+        doubt, self.recovery.doubt = self.recovery.doubt, ""
         return doubt
 
     def _check_adapters(self) -> None:

@@ -15,7 +15,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 def check_finite(logits: Logits, position: int) -> None:
     """ModelError when a logit of the token at `position` is NaN."""
-    if np.isnan(logits.max()):  # NaN if any logit is NaN
+    if np.isnan(np.maximum.reduce(logits)):  # NaN if any logit is NaN
         token = int(np.flatnonzero(np.isnan(logits))[0])
         raise ModelError(
             f"logits of position {position} hold NaN (first: token {token}); expected numbers; "
@@ -34,7 +34,7 @@ def tempered(logits: Logits, temperature: float) -> Logits:
 
 
 def _finite_top(logits: Logits) -> np.float32:
-    top: np.float32 = logits.max()
+    top: np.float32 = np.maximum.reduce(logits)
     if top == -np.inf:
         raise RequestError("no token may be chosen: every one is forbidden")
     if top == np.inf:

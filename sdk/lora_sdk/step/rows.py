@@ -27,9 +27,11 @@ def build_rows(
     `argmax`, `hidden` and `final` are indices of the rows that return them. Takes scratch
     slots: run the rows, or return the slots with `cache.release_slots`.
     """
-    chain = range(-1, len(tokens) - 1)
-    parents = list(chain if parents is None else parents)
-    _check_tree(tokens, parents)
+    if parents is None:
+        parents = range(-1, len(tokens) - 1)
+    else:
+        parents = list(parents)
+        _check_tree(tokens, parents)
     first = cache.length(sequence)
     if after >= 0:
         cache.check_parent(sequence, after)

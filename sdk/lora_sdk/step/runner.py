@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,17 +140,25 @@ class Runner:
 
     def _result(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> StepResult:
         """What the rows request of the step that the boards have completed."""
-        chosen = selected_rows(rows)
-        hidden_rows = tuple([index for index, row in enumerate(rows) if row.want_hidden])
+        chosen: list[int] = []
+        hidden: list[int] = []
+        logits = argmax = final = False
+        for index, row in enumerate(rows):
+            if row.want_logits or row.want_argmax or row.want_final:
+                chosen.append(index)
+            if row.want_hidden:
+                hidden.append(index)
+            logits, argmax = logits or row.want_logits, argmax or row.want_argmax
+            final = final or row.want_final
         return StepResult(
             step=int(completions[0]["step"]),
-            rows=chosen,
-            logits=self._logits(len(chosen)) if any([r.want_logits for r in rows]) else None,
-            argmax=self._argmax(len(chosen)) if any([r.want_argmax for r in rows]) else None,
-            hidden=self._hidden(hidden_rows) if hidden_rows else None,
-            hidden_rows=hidden_rows,
+            rows=tuple(chosen),
+            logits=self._logits(len(chosen)) if logits else None,
+            argmax=self._argmax(len(chosen)) if argmax else None,
+            hidden=self._hidden(hidden) if hidden else None,
+            hidden_rows=tuple(hidden),
             completions=completions,
-            final=self._final(len(chosen)) if any([r.want_final for r in rows]) else None,
+            final=self._final(len(chosen)) if final else None,
         )
 
     def _check_counts(
@@ -163,10 +172,12 @@ class Runner:
         ):
             if count > limit:
                 raise RequestError(f"a step with {count} {what}; expected at most {limit}")
-        if not self.plan.hidden_taps and any([row.want_hidden for row in rows]):
-            raise RequestError("a row requests hidden states, but the plan has no hidden taps")
-        if not self.plan.final_states and any([row.want_final for row in rows]):
-            raise RequestError("a row requests final states, but the plan returns none")
+        taps, final = bool(self.plan.hidden_taps), self.plan.final_states
+        for row in rows:
+            if row.want_hidden and not taps:
+                raise RequestError("a row requests hidden states, but the plan has no hidden taps")
+            if row.want_final and not final:
+                raise RequestError("a row requests final states, but the plan returns none")
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """ModelError naming the first command of any board that wrote NaN or infinity."""
@@ -193,13 +204,29 @@ class Runner:
 
     def _logits(self, count: int) -> npt.NDArray[np.float32]:
         """FP32 [count, vocabulary]: the boards' shares concatenated, without their padding."""
-        shares = []
-        for board in self.plan.boards:
-            control = board.control
-            shape = (count, control.logits_stride // 4)
-            padded = self._read(board, control.logits_offset, shape, np.float32)
-            shares.append(padded[:, : len(board.share.vocabulary)])
-        return np.concatenate(shares, axis=1)
+        parts, shares = self._logit_shares
+        found = self.cluster.read_each(
+            self._control_bank, [(offset, size * count) for offset, size in parts]
+        ).view(np.float32)
+        logits = np.empty((count, self.config.vocabulary), np.float32)
+        start = 0
+        for stride, columns in shares:
+            end = start + stride * count
+            padded = found[start:end].reshape(count, stride)
+            logits[:, columns] = padded[:, : columns.stop - columns.start]
+            start = end
+        return logits
+
+    @cached_property
+    def _logit_shares(self) -> tuple[list[tuple[int, int]], list[tuple[int, slice]]]:
+        """Of each board, in the cluster's order: the offset of its logits in the control bank and
+        the bytes of a row; the numbers of a row, padding included, and which columns they are."""
+        boards = sorted(self.plan.boards, key=lambda one: one.board)
+        shares = [(one.control, one.share.vocabulary) for one in boards]
+        return (
+            [(control.logits_offset, control.logits_stride) for control, _ in shares],
+            [(control.logits_stride // 4, slice(v.start, v.stop)) for control, v in shares],
+        )
 
     def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
         """The max logit of each row and its token; NaN if a board found one. Among equal logits the
@@ -214,12 +241,12 @@ class Runner:
         rows = np.arange(count)
         return records["value"][best, rows], records["token"][best, rows]
 
-    def _hidden(self, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
+    def _hidden(self, rows: Sequence[int]) -> npt.NDArray[np.float16]:
         """FP16 [taps, len(rows), hidden] of these rows of the step."""
         taps = range(len(self.plan.hidden_taps))
         return np.stack([self._tap(index, rows) for index in taps])
 
-    def _tap(self, index: int, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
+    def _tap(self, index: int, rows: Sequence[int]) -> npt.NDArray[np.float16]:
         """FP16 [len(rows), hidden] of one tap, from the boards that run its layer."""
         layer, layers = self.plan.hidden_taps[index], self.config.layers
         parts = []

@@ -57,7 +57,7 @@ class StepResult:
 
 def selected_rows(rows: Sequence[Row]) -> tuple[int, ...]:
     """Indices of the rows that lm_head works on, in row order."""
-    return tuple(index for index, row in enumerate(rows) if row.selected)
+    return tuple([index for index, row in enumerate(rows) if row.selected])
 
 
 def joined(results: Sequence[StepResult], sizes: Sequence[int]) -> StepResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.plan.tensors import FP16_BYTES, padded
 from lora_sdk.step.step import Row
 
+_STEP = (
+    *("size", "abi", "bytes", "list_id", "step", "epoch", "row_count", "rows_offset"),
+    *("kv_op_count", "kv_ops_offset", "path_count", "path_offset", "generate_offset"),
+)
 _CODES = {"<u2": "H", "<u4": "I", "<i4": "i"}
 
 
@@ -24,32 +28,34 @@ def build_block(
     """A block without step number and epoch, which the C host fills in.
 
     `columns`: width of a row's input vector. RequestError: a vector of another shape or type."""
-    ops_offset = padded(abi.dtype("step").itemsize)
-    path_offset = ops_offset + padded(len(kv_ops) * abi.dtype("kv_op").itemsize)
-    rows_offset = path_offset + padded(len(path) * 2)
-    vectors_offset = rows_offset + len(rows) * abi.dtype("row").itemsize
-    vector_bytes = padded(columns * FP16_BYTES)
-    vectors = len([row for row in rows if row.vector is not None])
-    block = bytearray(vectors_offset + vectors * vector_bytes)
-    _put(
-        block,
-        "step",
-        0,
-        size=abi.dtype("step").itemsize,
-        abi=abi.ABI_NUMBER,
-        bytes=len(block),
-        list_id=list_id,
-        row_count=len(rows),
-        rows_offset=rows_offset,
-        kv_op_count=len(kv_ops),
-        kv_ops_offset=ops_offset,
-        path_count=len(path),
-        path_offset=path_offset,
+    vectors = 0
+    for row in rows:
+        vectors += row.vector is not None
+    ops_offset, path_offset, rows_offset, vectors_offset, vector_bytes = _layout(
+        len(kv_ops), len(path), len(rows), columns
     )
+    block = bytearray(vectors_offset + vectors * vector_bytes)
+    packer, names = _packer("step")
+    assert names == _STEP
+    size = abi.dtype("step").itemsize
+    packer.pack_into(
+        block, 0, size, abi.ABI_NUMBER, len(block), list_id, 0, 0, len(rows), rows_offset,
+        len(kv_ops), ops_offset, len(path), path_offset, 0,
+    )  # fmt: skip
     _fill_ops(block, ops_offset, kv_ops)
     np.frombuffer(block, np.uint16, len(path), path_offset)[:] = path
     _fill_rows(block, rows, rows_offset, vectors_offset, vector_bytes, columns)
     return block
+
+
+@lru_cache(maxsize=1024)
+def _layout(ops: int, path: int, rows: int, columns: int) -> tuple[int, int, int, int, int]:
+    """Offsets of KV operations, path, rows and vectors, and the bytes of a vector."""
+    ops_offset = padded(abi.dtype("step").itemsize)
+    path_offset = ops_offset + padded(ops * abi.dtype("kv_op").itemsize)
+    rows_offset = path_offset + padded(path * 2)
+    vectors_offset = rows_offset + rows * abi.dtype("row").itemsize
+    return ops_offset, path_offset, rows_offset, vectors_offset, padded(columns * FP16_BYTES)
 
 
 @cache
@@ -66,11 +72,6 @@ def _packer(name: str) -> tuple[struct.Struct, tuple[str, ...]]:
         names.append(field)
         end = offset + kind.itemsize
     return struct.Struct("".join(parts)), tuple(names)
-
-
-def _put(block: bytearray, name: str, offset: int, **values: int) -> None:
-    packer, names = _packer(name)
-    packer.pack_into(block, offset, *[values.get(field, 0) for field in names])
 
 
 def _fill_ops(block: bytearray, offset: int, kv_ops: Sequence[KvOp]) -> None:
