@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,26 @@ def token_weights(logits: F32, temperature: float, top_k: int, top_p: float, min
 def draw_token(weights: F32, u: float) -> int:
     """The token that `u` in [0, 1) draws from weights FP32 [V]."""
     return int(lib().lora_draw_token(_floats(weights), weights.size, u))
+
+
+Draw = tuple[int, tuple[float, float, float, int], int, int, int]
+"""A row; top-p, min-p, temperature, top-k as for `token_weights`; seed, sample, position."""
+
+
+def draw_tokens(logits: F32, draws: Sequence[Draw]) -> list[int]:
+    """The token of each draw from its row of logits FP32 [rows, V]; -1 where the row holds NaN, or
+    its maximum is infinite or -infinity."""
+    size, null = logits.shape[1], ffi().NULL
+    rows = ffi().from_buffer("float[]", logits)
+    each = ffi().new(
+        "struct lora_draw[]",
+        [(rows + row * size, filters, *counter) for row, filters, *counter in draws],
+    )
+    keyed = any([filters[0] < 1.0 or filters[3] for _, filters, *_ in draws])
+    keys = ffi().from_buffer("uint64_t[]", np.empty(size, np.uint64)) if keyed else null
+    weights = ffi().from_buffer("float[]", np.empty(size, np.float32))
+    lib().lora_draw_tokens(each, len(draws), size, keys, weights)
+    return [-1 if draw.failed else draw.token for draw in each]
 
 
 def exp_total(logits: F32) -> float:

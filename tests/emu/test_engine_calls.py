@@ -4,8 +4,11 @@ themselves."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -134,3 +137,27 @@ def test_a_closed_engine_says_so(tmp_path: Path) -> None:
     engine = Engine(write_checkpoint(variant("llama_narrow"), tmp_path / "model"))
     engine.close()
     assert repr(engine).endswith(", closed>")
+
+
+CALLS = 120  # Python calls a token; a greedy one, that boards choose by themselves, costs 11
+
+
+def test_a_sampled_token_takes_few_calls(engine: Engine) -> None:
+    params = SamplingParams(temperature=0.8, top_k=20, top_p=0.9, seed=1, ignore_eos=True)
+
+    def calls(count: int) -> int:
+        made = 0
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(note)
+        try:
+            engine.generate([5, 6, 7], replace(params, max_tokens=count))
+        finally:
+            sys.setprofile(None)
+        return made
+
+    calls(4)
+    assert (calls(40) - calls(8)) / 32 < CALLS

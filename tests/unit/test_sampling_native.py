@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lora_host import native, numerics
-from lora_host.logits import draw_token, exp_total, token_weights, top_tokens
+from lora_host.logits import draw_token, draw_tokens, exp_total, token_weights, top_tokens
+from lora_sdk.sampling import Sampler, SamplingParams
 
 LIB = native.lib()
 
@@ -68,3 +69,43 @@ def test_values_that_are_no_numbers_stay_so() -> None:
     assert np.isnan(exp_total(np.array([1.0, np.nan, 2.0], np.float32)))
     assert np.isnan(exp_total(np.array([np.inf, 1.0], np.float32)))
     assert top_tokens(np.array([-0.0, 0.0, -1.0], np.float32), 2) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0.7),
+        SamplingParams(temperature=1.3, top_k=5),
+        SamplingParams(temperature=1e-45, top_p=0.8),
+        SamplingParams(temperature=0.9, top_k=9, top_p=0.9, min_p=0.05),
+    ],
+)
+def test_draws_of_many_rows_are_those_of_each(params: SamplingParams) -> None:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 3, (6, 200)).astype(np.float32)
+    samplers = [Sampler(params, 200, seed=2**64 - 7 + i, sample=i) for i in range(6)]
+    draws = []
+    for row, one in enumerate(samplers):
+        assert one.filters is not None
+        draws.append((row, one.filters, one.seed, one.sample, 100 + row))
+    want = [one.choose(logits[i], 100 + i, (), ())[0] for i, one in enumerate(samplers)]
+    assert draw_tokens(logits, draws) == want
+    assert draw_tokens(logits, [draws[4], draws[1]]) == [want[4], want[1]]
+
+
+def test_rows_without_a_draw_are_told() -> None:
+    logits = np.zeros((5, 40), np.float32)
+    logits[0, 3], logits[1, 39], logits[2], logits[3, 7] = np.nan, np.inf, -np.inf, -np.inf
+    draws = [(row, (1.0, 0.0, 1.0, 0), 1, 0, 9) for row in range(5)]
+    found = draw_tokens(logits, draws)
+    assert found[:3] == [-1, -1, -1] and min(found[3:]) >= 0
+
+
+def test_what_a_plain_draw_does_not_do_is_none() -> None:
+    others = (
+        SamplingParams(temperature=0.0),
+        SamplingParams(temperature=1.0, logprobs=1),
+        SamplingParams(temperature=1.0, repetition_penalty=1.1),
+        SamplingParams(temperature=1.0, allowed_token_ids=[3]),
+    )
+    assert [Sampler(one, 40, seed=1).filters for one in others] == [None] * 4

@@ -21,6 +21,17 @@ void lora_token_weights(const float *logits, uint32_t count, const struct lora_f
                         uint64_t *keys, float *weights);
 /* 8.4's token, of weights [count] of which one is above 0. */
 uint32_t lora_draw_token(const float *weights, uint32_t count, double u);
+/* One draw of 8.4 from its own logits [count]. */
+struct lora_draw {
+    const float *logits;
+    struct lora_filters filters;
+    uint64_t seed, sample, position;
+    uint32_t token;
+    uint32_t failed; /* a logit is NaN, the largest one is infinite, or all tokens are forbidden */
+};
+/* Each draw's `token`, or `failed`. keys and weights [count] are scratch. */
+void lora_draw_tokens(struct lora_draw *draws, uint32_t draw_count, uint32_t count, uint64_t *keys,
+                      float *weights);
 /* 9.1's total. */
 double lora_exp_total(const float *logits, uint32_t count);
 /* ids [wanted], at most count: the largest logits in 9.2's order. keys [wanted] is scratch. */

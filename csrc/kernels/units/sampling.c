@@ -169,6 +169,25 @@ uint32_t lora_draw_token(const float *weights, uint32_t count, double u) {
     return last; /* u*total was rounded up to the total */
 }
 
+/* Whether a draw is possible: no NaN, and a finite maximum. */
+static int drawable(const float *logits, uint32_t count) {
+    uint32_t nan = 0;
+    for (uint32_t i = 0; i < count; i++) nan |= logits[i] != logits[i];
+    return !nan && isfinite(largest(logits, count));
+}
+
+void lora_draw_tokens(struct lora_draw *draws, uint32_t draw_count, uint32_t count, uint64_t *keys,
+                      float *weights) {
+    for (struct lora_draw *draw = draws; draw < draws + draw_count; draw++) {
+        draw->failed = !drawable(draw->logits, count);
+        if (draw->failed) continue;
+        double u;
+        lora_uniforms(draw->seed, draw->sample, draw->position, 0, 1, &u);
+        lora_token_weights(draw->logits, count, &draw->filters, keys, weights);
+        draw->token = lora_draw_token(weights, count, u);
+    }
+}
+
 double lora_exp_total(const float *logits, uint32_t count) {
     const float top = largest(logits, count);
     const struct lora_variant *variant = lora_variant_current();

@@ -82,9 +82,7 @@ class AdapterSlots:
         self._loaded: dict[str, _Loaded] = {}
         self._slots: list[str | None] = [None] * plan.adapters.slots
         self._ranges: dict[int, list[Range]] = {}  # by slot: what the boards hold
-        self._held: dict[str, list[Range]] | None = (
-            None  # of `ranges`; None: it changed
-        )
+        self._held: dict[str, list[Range]] | None = None  # of `ranges`; None: it changed
         self._sequences: dict[int, str] = {}
         self._uses = 0
         self.swaps = 0

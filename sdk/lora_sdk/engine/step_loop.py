@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from lora_host.errors import LoraError, ModelError, RequestError, TransportError
 from lora_sdk.engine.beams import BeamGroup, take_hypotheses
 from lora_sdk.engine.block_allocation import BlockAllocation
 from lora_sdk.engine.greedy import GreedyLoop
+from lora_sdk.engine.plain_draws import plain_draws
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import RunningSequence, ScheduledChunk, Scheduler
 from lora_sdk.kv.kvcache import KvCache
@@ -220,6 +221,7 @@ class StepLoop:
                 self._fail_owner(slices, error)
             return
         self._scheduler.pace.note(len(rows), time.perf_counter() - began)
+        drawn = plain_draws(slices, result, rows, parts)
         for chunk, part in zip(slices, parts, strict=True):
             if chunk.track not in self._scheduler.running:  # its request failed above
                 continue
@@ -227,7 +229,7 @@ class StepLoop:
                 self._after_tree(chunk.track, chunk.tree, result, rows, part)
             else:
                 self._cache.commit(chunk.track.sequence, [rows[i].slot for i in part])
-                self._after_slice(chunk, result, rows, part)
+                self._after_slice(chunk, result, rows, part, drawn)
 
     def _plan(self) -> list[ScheduledChunk]:
         self._affected, searching = [], False
@@ -299,7 +301,12 @@ class StepLoop:
     # --- results of a step ----------------------------------------------------------------------
 
     def _after_slice(
-        self, chunk: ScheduledChunk, result: StepResult, rows: Sequence[Row], part: range
+        self,
+        chunk: ScheduledChunk,
+        result: StepResult,
+        rows: Sequence[Row],
+        part: range,
+        drawn: Mapping[int, int],
     ) -> None:
         track = chunk.track
         if self._speculation is not None:
@@ -318,6 +325,10 @@ class StepLoop:
                 self._deliver(track.request, track.sample.end())
             else:
                 started = self._scheduler.fork(track) if track.siblings else ()
+                token = drawn.get(part[-1])
+                if token is not None:
+                    self._accept(track, token, None)
+                    return
                 for one in [track, *started]:
                     self._emit(one, result, part[-1], rows[part[-1]])
         except LoraError as error:

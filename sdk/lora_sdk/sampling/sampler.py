@@ -61,6 +61,14 @@ class Sampler:
             or params.allowed_tokens is not None
         )
 
+    @cached_property
+    def filters(self) -> tuple[float, float, float, int] | None:
+        """Those of a draw that needs nothing else; None for another choice."""
+        params = self.params
+        if params.greedy or params.logprobs is not None or not self._unprocessed:
+            return None
+        return select.filters_of(params.temperature, params.top_k, params.top_p, params.min_p)
+
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
     ) -> tuple[int, PositionLogprobs | None]:

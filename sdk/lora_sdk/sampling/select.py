@@ -51,6 +51,13 @@ def divided(logits: Logits, temperature: float) -> Logits:
     return scaled
 
 
+def filters_of(
+    temperature: float, top_k: int, top_p: float, min_p: float
+) -> tuple[float, float, float, int]:
+    """The filters of a draw, as lora_host.logits.Draw has them."""
+    return top_p, min_p, max(temperature, _TINY), max(0, top_k)
+
+
 def weights_of(
     logits: Logits, temperature: float, top_k: int, top_p: float, min_p: float
 ) -> Logits:
