@@ -45,16 +45,16 @@ Draw = tuple[int, tuple[float, float, float, int], int, int, int]
 def draw_tokens(logits: F32, draws: Sequence[Draw]) -> list[int]:
     """The token of each draw from its row of logits FP32 [rows, V]; -1 where the row holds NaN, or
     its maximum is infinite or -infinity."""
-    size, null = logits.shape[1], ffi().NULL
+    size = logits.shape[1]
     rows = ffi().from_buffer("float[]", logits)
     each = ffi().new(
         "struct lora_draw[]",
         [(rows + row * size, filters, *counter) for row, filters, *counter in draws],
     )
-    keyed = any([filters[0] < 1.0 or filters[3] for _, filters, *_ in draws])
-    keys = ffi().from_buffer("uint64_t[]", np.empty(size, np.uint64)) if keyed else null
+    keys = ffi().from_buffer("uint64_t[]", np.empty(size, np.uint64))
     weights = ffi().from_buffer("float[]", np.empty(size, np.float32))
-    lib().lora_draw_tokens(each, len(draws), size, keys, weights)
+    ids = ffi().from_buffer("uint32_t[]", np.empty(size, np.uint32))
+    lib().lora_draw_tokens(each, len(draws), size, keys, weights, ids)
     return [-1 if draw.failed else draw.token for draw in each]
 
 

@@ -75,14 +75,16 @@ def test_values_that_are_no_numbers_stay_so() -> None:
     "params",
     [
         SamplingParams(temperature=0.7),
+        SamplingParams(temperature=2.0, top_k=199, min_p=0.02),
+        SamplingParams(temperature=3.0, top_k=60),
         SamplingParams(temperature=1.3, top_k=5),
         SamplingParams(temperature=1e-45, top_p=0.8),
         SamplingParams(temperature=0.9, top_k=9, top_p=0.9, min_p=0.05),
     ],
 )
-def test_draws_of_many_rows_are_those_of_each(params: SamplingParams) -> None:
-    rng = np.random.default_rng(3)
-    logits = rng.normal(0, 3, (6, 200)).astype(np.float32)
+@pytest.mark.parametrize("kind", ["plain", "ties", "forbidden", "ascending"])
+def test_draws_of_many_rows_are_those_of_each(params: SamplingParams, kind: str) -> None:
+    logits = np.stack([values_of(200 + i, 2.0, kind)[:200] for i in range(6)])
     samplers = [Sampler(params, 200, seed=2**64 - 7 + i, sample=i) for i in range(6)]
     draws = []
     for row, one in enumerate(samplers):

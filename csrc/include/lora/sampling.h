@@ -29,9 +29,9 @@ struct lora_draw {
     uint32_t token;
     uint32_t failed; /* a logit is NaN, the largest one is infinite, or all tokens are forbidden */
 };
-/* Each draw's `token`, or `failed`. keys and weights [count] are scratch. */
+/* Each draw's `token`, or `failed`. keys, weights and ids [count] are scratch. */
 void lora_draw_tokens(struct lora_draw *draws, uint32_t draw_count, uint32_t count, uint64_t *keys,
-                      float *weights);
+                      float *weights, uint32_t *ids);
 /* 9.1's total. */
 double lora_exp_total(const float *logits, uint32_t count);
 /* ids [wanted], at most count: the largest logits in 9.2's order. keys [wanted] is scratch. */

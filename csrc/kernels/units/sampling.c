@@ -140,14 +140,14 @@ static void keep_top_p(float *weights, uint32_t count, double top_p, uint64_t *h
     if (last) drop_below(weights, count, last, 0.0f);
 }
 
-void lora_token_weights(const float *logits, uint32_t count, const struct lora_filters *filters,
-                        uint64_t *keys, float *weights) {
-    const float top = largest(logits, count), temperature = filters->temperature;
-    for (uint32_t i = 0; i < count; i++) weights[i] = (logits[i] - top) / temperature;
-    if (filters->top_k && filters->top_k < count) {
-        take_largest(weights, count, filters->top_k, keys);
-        drop_below(weights, count, ~keys[0], -INFINITY);
-    }
+static void temper(const float *logits, uint32_t count, float temperature, float *scaled) {
+    const float top = largest(logits, count);
+    for (uint32_t i = 0; i < count; i++) scaled[i] = (logits[i] - top) / temperature;
+}
+
+/* Weights of what `temper` gave, by the filters but top-k. */
+static void weigh(const struct lora_filters *filters, uint32_t count, uint64_t *keys,
+                  float *weights) {
     lora_variant_current()->exps(weights, count);
     if (filters->top_p < 1.0) keep_top_p(weights, count, filters->top_p, keys);
     if (filters->min_p > 0.0) {
@@ -155,6 +155,16 @@ void lora_token_weights(const float *logits, uint32_t count, const struct lora_f
         for (uint32_t i = 0; i < count; i++)
             if (weights[i] < least) weights[i] = 0.0f;
     }
+}
+
+void lora_token_weights(const float *logits, uint32_t count, const struct lora_filters *filters,
+                        uint64_t *keys, float *weights) {
+    temper(logits, count, filters->temperature, weights);
+    if (filters->top_k && filters->top_k < count) {
+        take_largest(weights, count, filters->top_k, keys);
+        drop_below(weights, count, ~keys[0], -INFINITY);
+    }
+    weigh(filters, count, keys, weights);
 }
 
 uint32_t lora_draw_token(const float *weights, uint32_t count, double u) {
@@ -176,15 +186,42 @@ static int drawable(const float *logits, uint32_t count) {
     return !nan && isfinite(largest(logits, count));
 }
 
+/* Moves the values whose keys are `last` or above to the front, in order; their ids. Sums over them
+ * are those over all: what is left out would weigh +0. */
+static uint32_t keep_from(float *values, uint32_t count, uint64_t last, uint32_t *ids) {
+    const uint32_t id = id_of(last);
+    const float least = values[id];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const float value = values[i];
+        values[kept] = value;
+        ids[kept] = i;
+        kept += (value > least) | ((value == least) & (i <= id));
+    }
+    return kept;
+}
+
+static uint32_t draw_one(const struct lora_draw *draw, uint32_t count, uint64_t *keys,
+                         float *weights, uint32_t *ids) {
+    const uint32_t wanted = draw->filters.top_k;
+    double u;
+    lora_uniforms(draw->seed, draw->sample, draw->position, 0, 1, &u);
+    temper(draw->logits, count, draw->filters.temperature, weights);
+    if (!wanted || wanted >= count) {
+        weigh(&draw->filters, count, keys, weights);
+        return lora_draw_token(weights, count, u);
+    }
+    take_largest(weights, count, wanted, keys);
+    const uint32_t kept = keep_from(weights, count, ~keys[0], ids);
+    weigh(&draw->filters, kept, keys, weights);
+    return ids[lora_draw_token(weights, kept, u)];
+}
+
 void lora_draw_tokens(struct lora_draw *draws, uint32_t draw_count, uint32_t count, uint64_t *keys,
-                      float *weights) {
+                      float *weights, uint32_t *ids) {
     for (struct lora_draw *draw = draws; draw < draws + draw_count; draw++) {
         draw->failed = !drawable(draw->logits, count);
-        if (draw->failed) continue;
-        double u;
-        lora_uniforms(draw->seed, draw->sample, draw->position, 0, 1, &u);
-        lora_token_weights(draw->logits, count, &draw->filters, keys, weights);
-        draw->token = lora_draw_token(weights, count, u);
+        if (!draw->failed) draw->token = draw_one(draw, count, keys, weights, ids);
     }
 }
 
