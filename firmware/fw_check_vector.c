@@ -191,7 +191,7 @@ static uint32_t check_sigmoid(struct fw *fw, const struct lora_vector *v) {
     if (each == 0 || each * groups != v->columns || (groups > 1 && each == 1))
         return fw_fail(fw, LORA_ERR_SIZE, groups, 1);
     if (taken > groups || taken * each < v->extra) return fw_fail(fw, LORA_ERR_SIZE, taken, groups);
-    if (v->first > 1) return fw_fail(fw, LORA_ERR_SIZE, v->first, 1);
+    if (v->first > 2) return fw_fail(fw, LORA_ERR_SIZE, v->first, 2);
     if (v->scalar == 0 || v->scalar >= FP32_INFINITY) /* or negative, or NaN */
         return fw_fail(fw, LORA_ERR_SIZE, v->scalar, FP32_INFINITY);
     return FW_MORE;

@@ -55,7 +55,7 @@ def _hybrid(
     name: str, config: dict[str, Any], factor: float
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Recurrences are of three factors and more: without larger ones they would vanish."""
-    plain = config["model_type"] == "lfm2"  # the others' norms multiply by 1 + w, but one
+    plain = config["model_type"].startswith("lfm2")  # the others' norms multiply by 1 + w, but one
     for full, shape in hybrid_shapes(config):
         center = 1.0 if plain or "linear_attn.norm" in full else 0.0
         own = factor * (MIX_FACTOR if "in_proj" in full else 1)
@@ -77,7 +77,9 @@ def _values(
     name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
 ) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
-    if tensor.endswith("e_score_correction_bias"):  # stays FP32; so different that it decides
+    if tensor.endswith(
+        ("e_score_correction_bias", "expert_bias")
+    ):  # stays FP32; so different that it decides
         return (draw * CHOICE_STD + 1).astype(np.float32)
     if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]

@@ -32,7 +32,7 @@ from tests.parity.score import first_tokens
 from tests.variants import variant
 
 LENGTH = 105  # three pages are full on the way
-LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed")
+LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed", "lfm2_moe", "qwen3_5_moe_stacked")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,11 @@ def test_one_row_a_step_over_the_ends_of_pages(
     assert got.tobytes() == expected(name)[:70].tobytes()
 
 
-@pytest.mark.parametrize(("name", "boards"), [("lfm2", 1), ("qwen3_5", 2), ("qwen3_next_mixed", 1)])
+TREES = [("lfm2", 1), ("qwen3_5", 2), ("qwen3_next_mixed", 1), ("lfm2_moe_plain", 2),
+         ("qwen3_5_moe", 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "boards"), TREES)
 def test_batches_and_trees_change_nothing(
     name: str, boards: int, folder_of: Callable[[str], Path], expected: Callable[[str], Logits]
 ) -> None:
@@ -103,7 +107,7 @@ def test_rows_behind_a_tree_begin_with_the_page_that_it_filled(
         assert result.logits[0].tobytes() == want[64].tobytes()
 
 
-@pytest.mark.parametrize("name", ["lfm2", "qwen3_5", "qwen3_next"])
+@pytest.mark.parametrize("name", ["lfm2", "qwen3_5", "qwen3_next", "lfm2_moe", "qwen3_5_moe"])
 def test_adapters_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -287,7 +287,7 @@ class Oracle:
         total = np.float32(0)
         for expert in chosen:
             total = total + scores[expert]
-        total = total + np.float32(1e-20) if experts.renormalize else one
+        total = total + np.float32(how.least) if experts.renormalize else one
         return {e: scores[e] / total * np.float32(how.factor) for e in chosen}
 
 

@@ -169,6 +169,7 @@ ROPE = (
     "mistral",
 )
 MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
+HYBRID_MIXTURES = ("qwen3_5_moe", "qwen3_5_moe_stacked", "lfm2_moe", "lfm2_moe_plain")
 SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared", "glm4_moe", "glm4_moe_single")
 SIGMOID = ("glm4_moe", "glm4_moe_single")
 RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False),
@@ -240,6 +241,13 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("glm4_moe_single", "renormalized", experts(renormalize=True)),
     ("glm4_moe", "norms of q and k", setting(head_norms="none")),
     ("glm4_moe", "q bias", without("layer.1.q.bias")),
+    *((name, "the lowest are chosen", router_negated) for name in HYBRID_MIXTURES),
+    *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in HYBRID_MIXTURES),
+    ("qwen3_5_moe", "not renormalized", experts(renormalize=False)),
+    ("qwen3_5_moe_stacked", "its gate left out", experts(shared_gate=False)),
+    ("lfm2_moe", "not renormalized", experts(renormalize=False)),
+    ("lfm2_moe_plain", "factor left out", sigmoid(factor=1.0)),
+    *((name, "bias of the choice", choice_bias_negated) for name in ("lfm2_moe", "lfm2_moe_plain")),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
 ]
 

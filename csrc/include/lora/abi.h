@@ -523,10 +523,10 @@ struct lora_vector {
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
  * ROUTE, ROUTE_CHOSEN, ROUTE_SIGMOID: x is FP32, y on-chip. ADD_GATED: y on-chip.
  * ROUTE_SIGMOID: a_line is the FP32 bias of the choice [columns]; b_line the groups and, times
- * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum, else
- * 0; `scalar` their factor, positive and finite. HEAD_SUMS, RMS_ROW: `extra` is d, the columns of
- * all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS writes those of the heads in columns
- * first .. first + columns - 1. */
+ * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum and
+ * 1e-20, 2 where by it and 1e-6, else 0; `scalar` their factor, positive and finite. HEAD_SUMS,
+ * RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS
+ * writes those of the heads in columns first .. first + columns - 1. */
 
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {

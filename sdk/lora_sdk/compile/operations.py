@@ -43,6 +43,8 @@ RECURRENCES = {
     "short_conv": abi.RECURRENCE_SHORT_CONV,
     "gated_delta": abi.RECURRENCE_GATED_DELTA,
 }
+LEAST_WEIGHTS = {1e-20: 1, 1e-6: 2}
+"""What is added to the sum of a row's weights -> how a command says so."""
 NORMS = {
     "layernorm": ("layer norm", abi.VEC_LN_SUMS, abi.VEC_LN_APPLY),
     "rmsnorm": ("rms norm", abi.VEC_RMS_SUMS, abi.VEC_RMS_APPLY),
@@ -425,7 +427,7 @@ def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | Non
         op = abi.VEC_ROUTE_SIGMOID
         fields = {
             "scalar": float_bits(route.sigmoid.factor),
-            "first": int(route.renormalize),
+            "first": LEAST_WEIGHTS[route.sigmoid.least] if route.renormalize else 0,
             **part.table_a(route.bias),
             "b_line": route.sigmoid.groups | route.sigmoid.taken << 16,
         }

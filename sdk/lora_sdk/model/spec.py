@@ -52,11 +52,13 @@ class RopeConfig:
 @dataclass(frozen=True)
 class SigmoidRouting:
     """A choice by sigmoids of the logits plus a bias, and weights by the sigmoids alone, times
-    `factor`. The experts lie in `groups` of equal sizes, of which a row takes `taken`."""
+    `factor`. The experts lie in `groups` of equal sizes, of which a row takes `taken`. `least` is
+    added to the sum by which weights are divided: 1e-20 or 1e-6."""
 
     groups: int = 1
     taken: int = 1
     factor: float = 1.0
+    least: float = 1e-20
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ class _Pass:
         chosen = np.sort(order[:, : op.chosen], axis=1)
         taken = np.take_along_axis(scores, chosen, 1)
         if op.renormalize:
-            taken = taken / (taken.sum(axis=1, keepdims=True) + np.float32(1e-20))
+            taken = taken / (taken.sum(axis=1, keepdims=True) + np.float32(how.least))
         return chosen, taken * np.float32(how.factor)
 
     def experts(self, op: ops.ExpertMatmul) -> None:

@@ -20,6 +20,7 @@ from lora_sdk.model.families import (
     granitemoe,
     granitemoeshared,
     lfm2,
+    lfm2_moe,
     llama,
     mixtral,
     mpt,
@@ -32,6 +33,7 @@ from lora_sdk.model.families import (
     qwen2_moe,
     qwen3,
     qwen3_5,
+    qwen3_5_moe,
     qwen3_moe,
     qwen3_next,
     smollm3,
@@ -98,4 +100,6 @@ FAMILIES: dict[str, Family] = {
     "lfm2": lfm2,
     "qwen3_next": qwen3_next,
     "qwen3_5_text": qwen3_5,
+    "qwen3_5_moe_text": qwen3_5_moe,
+    "lfm2_moe": lfm2_moe,
 }
