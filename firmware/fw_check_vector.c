@@ -93,7 +93,7 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
     }
     if (uses & Z_HEADS) z.row_bytes = v->columns / v->extra * 2;
     if (uses & Z_SUMS) {
-        z.row_bytes = v->extra / list->head_dim * 4;
+        z.row_bytes = v->extra / lora_head_width(v, list) * 4;
         z.align = 4;
     }
     if (uses & Z_GATE) {
@@ -175,7 +175,7 @@ static uint32_t check_sums(struct fw *fw, const struct lora_vector *v) {
 /* Whole heads of a row of whole heads. */
 static uint32_t check_heads(struct fw *fw, const struct lora_list *list,
                             const struct lora_vector *v) {
-    uint32_t head_dim = list->head_dim;
+    uint32_t head_dim = lora_head_width(v, list);
     if (head_dim == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
     if (v->extra == 0 || v->extra > FW_MAX_DIMENSION || v->extra % head_dim)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, head_dim);

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.scan_configs import SCAN_CONFIGS, SCAN_KINDS, scan_rows, scan_shapes
+
 _COMMON = {"max_position_embeddings": 384, "tie_word_embeddings": False}
 _LFM2 = {"model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], **_COMMON, "norm_eps": 1e-5,
          "pad_token_id": None, "rope_theta": 5000.0}  # fmt: skip
@@ -104,6 +106,7 @@ HYBRID_CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 277, "conv_L_cache": 4, "layer_types": [_FULL, _CONV, _CONV],
         "tie_word_embeddings": True,
     },
+    **SCAN_CONFIGS,
 }  # fmt: skip
 HYBRID_KINDS = frozenset(config["model_type"] for config in HYBRID_CONFIGS.values())
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -111,6 +114,9 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 def hybrid_shapes(c: dict[str, Any]) -> Shapes:
     """Names and shapes of the tensors, as transformers saves them."""
+    if c["model_type"] in SCAN_KINDS:
+        yield from scan_shapes(c)
+        return
     d, lfm2 = c["hidden_size"], _lfm2(c)
     yield "model.embed_tokens.weight", (c["vocab_size"], d)
     for layer, kind in enumerate(c["layer_types"]):
@@ -218,6 +224,8 @@ def _gated(lead: str, d: int, ffn: int) -> Shapes:
 
 def canonical_rows(c: dict[str, Any], module: str, outputs: int) -> dict[str, list[int]]:
     """Canonical name within its layer -> the module's outputs that it has, in its order."""
+    if c["model_type"] in SCAN_KINDS:
+        return scan_rows(c, module, outputs)
     last, every = module.rpartition(".")[2], list(range(outputs))
     if last == "in_proj":
         return {f"mix.{part}": every[i * outputs // 3 :][: outputs // 3]

@@ -21,6 +21,8 @@ NORM_STD = 0.1
 CHOICE_STD = 0.1
 TAP_FACTOR = 15  # of a convolution's weights
 MIX_FACTOR = 2  # of the inputs of a recurrence
+SCAN_VECTORS = {"A_log": (0.5, 0.0), "dt_bias": (0.5, -1.5), "D": (0.3, 1.0)}
+"""Deviations and means of a scan's vectors: it remembers a page, and D shows."""
 EMBEDDINGS = ("wte", "wpe", "embed_", "word_embeddings")
 # The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
@@ -55,7 +57,9 @@ def _hybrid(
     name: str, config: dict[str, Any], factor: float
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Recurrences are of three factors and more: without larger ones they would vanish."""
-    plain = config["model_type"].startswith("lfm2")  # the others' norms multiply by 1 + w, but one
+    plain = config["model_type"].startswith(
+        ("lfm2", "granite")
+    )  # the others' norms multiply by 1 + w, but one
     for full, shape in hybrid_shapes(config):
         center = 1.0 if plain or "linear_attn.norm" in full else 0.0
         own = factor * (MIX_FACTOR if "in_proj" in full else 1)
@@ -81,6 +85,10 @@ def _values(
         ("e_score_correction_bias", "expert_bias")
     ):  # stays FP32; so different that it decides
         return (draw * CHOICE_STD + 1).astype(np.float32)
+    if ".mamba." in tensor and tensor.endswith(tuple(SCAN_VECTORS)):
+        spread, middle = SCAN_VECTORS[tensor.rpartition(".")[2]]
+        draw = draw * spread + middle
+        return draw.astype(np.float16).astype(np.float32)
     if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig, SigmoidRouting
+from lora_sdk.model.spec import (
+    ExpertConfig,
+    ModelConfig,
+    RecurrentConfig,
+    RopeConfig,
+    SigmoidRouting,
+)
 from tests.oracle.arithmetic import (
     F32,
     activate,
@@ -27,7 +33,7 @@ from tests.oracle.arithmetic import (
     soft_cap,
     store,
 )
-from tests.oracle.recurrent import gated_delta, short_conv
+from tests.oracle.recurrent import gated_delta, norm_groups, selective_scan, short_conv
 
 Weights = dict[str, NDArray[np.float16]]
 
@@ -151,6 +157,8 @@ class Oracle:
         if recurrent.kind == "short_conv":
             b, c, own = (self._linear(x, f"{name}.{part}") for part in "bcx")
             return self._linear(short_conv(b, c, own, self.weights[f"{name}.taps.v"]), f"{name}.o")
+        if recurrent.kind == "selective_scan":
+            return self._linear(self._scan(x, name, recurrent), f"{name}.o")
         mixed = gated_delta(
             {part: self._linear(x, f"{name}.{part}") for part in "qkvzab"},
             {part: self.weights[f"{name}.taps.{part}"] for part in "qkv"},
@@ -159,6 +167,23 @@ class Oracle:
             config.norm_eps,
         )
         return self._linear(mixed, f"{name}.o")
+
+    def _scan(self, x: F32, name: str, recurrent: RecurrentConfig) -> F32:
+        taps = {part: self.weights[f"{name}.taps.{part}"] for part in "qkv"}
+        none = np.float32(0)
+        mixed = selective_scan(
+            {part: self._linear(x, f"{name}.{part}") for part in "qkvaz"},
+            taps,
+            {part: self.weights.get(f"{name}.taps.{part}.bias", none) for part in "qkv"},
+            *(self.weights[f"{name}.{part}"] for part in ("a_log", "dt_bias", "d")),
+            recurrent.key_heads,
+            recurrent.limits,
+            dict(zip("qkvaz", recurrent.factors, strict=True)),
+        )
+        if not recurrent.normed:
+            return mixed
+        gamma, config = self.weights[f"{name}.norm.gamma"], self.config
+        return norm_groups(mixed, gamma, recurrent.key_heads, config.heads, config.norm_eps)
 
     def _attention(self, x: F32, layer: int) -> F32:
         config, name = self.config, f"layer.{layer}"

@@ -159,6 +159,33 @@ def choice_bias_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
     return config
 
 
+def scan(**fields: object) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.recurrent is not None
+        return replace(config, recurrent=replace(config.recurrent, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def scaled(name: str, factor: float) -> Change:
+    """A tensor of a layer times a factor."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[name] = weights[name] * np.float16(factor)
+        return config
+
+    return change
+
+
+def exchanged(one: str, other: str) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[one], weights[other] = weights[other], weights[one]
+        return config
+
+    return change
+
+
+GRANITES = ("granitemoehybrid", "granitemoehybrid_dense")
 ROPE = (
     "llama",
     "llama_gqa_tied",
@@ -248,6 +275,15 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("lfm2_moe", "not renormalized", experts(renormalize=False)),
     ("lfm2_moe_plain", "factor left out", sigmoid(factor=1.0)),
     *((name, "bias of the choice", choice_bias_negated) for name in ("lfm2_moe", "lfm2_moe_plain")),
+    *((name, "no norm", scan(normed=False)) for name in GRANITES),
+    *((name, "D left out", scaled("layer.1.mix.d", 0.0)) for name in GRANITES),
+    *((name, "decay's sign", scaled("layer.1.mix.a_log", -1.0)) for name in GRANITES),
+    *((name, "dt's bias", scaled("layer.1.mix.dt_bias", 0.0)) for name in GRANITES),
+    *((name, "B for C", exchanged("layer.1.mix.q", "layer.1.mix.k")) for name in GRANITES),
+    ("granitemoehybrid", "bias of the convolution", without("layer.1.mix.taps.v.bias")),
+    ("granitemoehybrid", "positions", setting(rope=None)),
+    ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
+    ("granitemoehybrid_dense", "one group", scan(key_heads=1)),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
 ]
 

@@ -24,7 +24,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
 from lora_sdk.plan.partition import axis_columns, shares_segments
-from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, group_parts
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
@@ -42,6 +42,7 @@ SLOPES = {
 RECURRENCES = {
     "short_conv": abi.RECURRENCE_SHORT_CONV,
     "gated_delta": abi.RECURRENCE_GATED_DELTA,
+    "selective_scan": abi.RECURRENCE_SELECTIVE_SCAN,
 }
 LEAST_WEIGHTS = {1e-20: 1, 1e-6: 2}
 """What is added to the sum of a row's weights -> how a command says so."""
@@ -295,6 +296,8 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
     table, columns = part.board.tables[recur.table], part.columns(recur.target)
     held = axis_columns(config, share, "mixed_values")
     heads = max(1, recurrent.value_heads // config.kv_heads)
+    groups = recurrent.key_heads
+    sharing = config.kv_heads // groups if 0 < groups < config.kv_heads else 0
     assert after is not None and after.unit == Recurrence.UNIT  # its matmul, on the same unit
     return part.builder.emit(
         Recurrence,
@@ -304,7 +307,7 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
         kernel=recurrent.kernel,
         kv_layer=part.kv_layer(recur.layer),
         planes=config.planes(recur.layer),
-        key_heads=recurrent.key_heads // config.kv_heads,
+        key_heads=1 if sharing else groups // config.kv_heads,
         value_heads=heads,
         key_columns=recurrent.keys // recurrent.key_heads if recurrent.key_heads else 0,
         value_columns=recurrent.values // config.kv_heads // heads,
@@ -313,9 +316,37 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
         table_bank=table.bank,
         table_line=table.line,
         eps=float_bits(recur.eps),
+        sharing=sharing,
+        sharing_first=share.kv_heads.start % sharing if sharing else 0,
         **part.address("x", part.own(recur.source)),
         **part.address("y", part.own(recur.target)),
     )
+
+
+def _norm_groups(part: Lowering, after: Event | None, norm: ops.NormGroups) -> Event | None:
+    """Sums of the columns that go with each query head, their gather, then each group that the
+    board has a part of."""
+    config, own = part.config, part.columns(norm.target)
+    width = ops.width(config, norm.target.axes[0])
+    head, each, sums = width // config.heads, width // norm.groups, part.buffer("head_sums")
+    rows = part.own(norm.target)
+    after = part.builder.emit(
+        Vector, after, what="sums of groups", op=abi.VEC_HEAD_SUMS, columns=len(own),
+        first=own.start, extra=width, b_line=head, **part.address("x", rows),
+        **part.address("z", sums),
+    )  # fmt: skip
+    after = part.gather(after, "head_sums", segments=False)
+    for group, columns in group_parts(config, part.board.share, norm):
+        at = OnchipBuffer(rows.offset + (columns.start - own.start) * FP16_BYTES, rows.stride)
+        first = group * each // head * FP32_BYTES
+        after = part.builder.emit(
+            Vector, after, what=f"norm of group {group}", op=abi.VEC_RMS_ROW,
+            columns=len(columns), first=columns.start - group * each, extra=each, b_line=head,
+            scalar=float_bits(norm.eps), **part.address("x", at), **part.address("y", at),
+            **part.address("z", OnchipBuffer(sums.offset + first, sums.stride)),
+            **part.table_a(f"{norm.tensor}.{group}"),
+        )  # fmt: skip
+    return after
 
 
 def _pack_queries(part: Lowering, after: Event | None, attend: ops.Attend) -> Event:
@@ -489,6 +520,7 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
     ops.Recur: _recur,
+    ops.NormGroups: _norm_groups,
     ops.GateHeads: _gate_heads,
     ops.Activate: _activate,
     ops.AddResidual: _add_residual,

@@ -28,6 +28,7 @@ from lora_sdk.model.operations import (
     GateHeads,
     Matmul,
     Norm,
+    NormGroups,
     NormHeads,
     Operation,
     Output,
@@ -127,8 +128,13 @@ MIX: Mapping[Recurrence, Buffer] = {
         "mix",
         ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
     ),
+    "selective_scan": Buffer(
+        "mix", ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed")
+    ),
 }
-MIX_PARTS: Mapping[Recurrence, str] = {"short_conv": "bxc", "gated_delta": "qkvabz"}
+MIX_PARTS: Mapping[Recurrence, str] = {
+    "short_conv": "bxc", "gated_delta": "qkvabz", "selective_scan": "qkvaz",
+}  # fmt: skip
 """Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
@@ -277,6 +283,11 @@ class _Description:
         yield self._matmul(f"{lead}.mix", INPUT, mix, outputs, False, layer)
         yield Recur(layer=layer, name=f"{lead}.mix", source=mix, target=MIXED, kind=kind,
                     eps=self.config.norm_eps)  # fmt: skip
+        if recurrent.normed:
+            yield NormGroups(
+                layer=layer, name=f"{lead}.mix.norm", target=MIXED, groups=recurrent.key_heads,
+                eps=self.config.norm_eps,
+            )  # fmt: skip
         yield self._plain(f"{lead}.mix.o", MIXED, BRANCH, False, layer)
 
     def _attention(self, layer: int) -> Iterator[Operation]:

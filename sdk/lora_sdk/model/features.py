@@ -34,6 +34,10 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
         "gated delta rules",
         lambda c: c.recurrent is not None and c.recurrent.kind == "gated_delta",
     ),
+    (
+        "selective scans",
+        lambda c: c.recurrent is not None and c.recurrent.kind == "selective_scan",
+    ),
     ("output gates", lambda c: c.output_gate),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),

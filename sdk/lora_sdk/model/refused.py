@@ -76,7 +76,6 @@ _MISSING = {
     "glm4": "norms behind attention and MLP",
     "gpt_neo": "unscaled attention with local layers",
     "gpt_oss": "a mixture of experts and attention sinks",
-    "granitemoehybrid": "state-space layers",
     "idefics3": "image inputs",
     "jamba": "state-space layers and a mixture of experts",
     "llama4": "image inputs and a mixture of experts",

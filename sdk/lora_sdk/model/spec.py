@@ -20,7 +20,7 @@ Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
 BranchNorms = Literal["none", "alone", "both"]
-Recurrence = Literal["short_conv", "gated_delta"]
+Recurrence = Literal["short_conv", "gated_delta", "selective_scan"]
 RopeKind = Literal["default", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
@@ -82,9 +82,12 @@ class ExpertConfig:
 @dataclass(frozen=True)
 class RecurrentConfig:
     """`layers` that mix a text's positions by a recurrence in place of attention: a short
-    convolution of `kernel` positions (docs/numbers.md, 3.17), or a gated delta rule behind one
-    (3.18). `values`: columns that come out of it, of `value_heads` heads; `keys`: columns of q, and
-    of k, of `key_heads` heads. The short convolution has neither heads nor keys."""
+    convolution of `kernel` positions (docs/numbers.md, 3.17), or behind one a gated delta rule
+    (3.18) or a selective scan (3.20). `values`: columns that come out of it, of `value_heads`
+    heads; `keys`: columns of q, and of k, of `key_heads` heads. The short convolution has neither
+    heads nor keys; the scan's C, B, x and dt are q, k, v and a, and its groups key heads. The
+    scan's alone: `biased`, its convolution; `limits` of the time step; `factors` of C, B, x, dt and
+    z; `normed`: the output is normed, group by group."""
 
     kind: Recurrence
     layers: frozenset[int]
@@ -93,11 +96,17 @@ class RecurrentConfig:
     keys: int = 0
     key_heads: int = 0
     value_heads: int = 0
+    biased: bool = False
+    limits: tuple[float, float] = (0.0, math.inf)
+    factors: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)
+    normed: bool = False
 
-    @property
-    def columns(self) -> int:
-        """Columns that a position keeps: B*x; or q, k and v before the convolution, a and b."""
-        return 2 * self.keys + self.values + 2 * self.value_heads
+    def columns(self, kv_heads: int) -> int:
+        """Columns that a position keeps for each KV head: B*x; or q, k and v before the
+        convolution, a and b, or a alone. A group of several KV heads is kept by each."""
+        gates = {"short_conv": 0, "gated_delta": 2, "selective_scan": 1}[self.kind]
+        own = (self.values + gates * self.value_heads) // kv_heads
+        return 2 * self.keys // max(1, min(kv_heads, self.key_heads)) + own
 
     @property
     def state_bytes(self) -> int:
@@ -216,7 +225,7 @@ class ModelConfig:
     def position_planes(self) -> int:
         """Planes of a recurrent layer for what it keeps of each position."""
         assert self.recurrent is not None
-        return -(-self.recurrent.columns // (2 * self.kv_heads * self.head_dim))
+        return -(-self.recurrent.columns(self.kv_heads) // (2 * self.head_dim))
 
     @property
     def state_planes(self) -> int:

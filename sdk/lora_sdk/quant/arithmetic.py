@@ -317,6 +317,7 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.ExpertMatmul: _Pass.experts,
     ops.AddGated: _Pass.add_gated,
     ops.Recur: _Pass.refuse,
+    ops.NormGroups: _Pass.refuse,
     ops.GateHeads: _Pass.refuse,
 }
 

@@ -40,7 +40,9 @@ def sources(config: ModelConfig) -> dict[str, Source]:
     """Canonical name -> where it lies in the files."""
     found = lfm2.sources(config) | chosen_sources(config, "feed_forward", MIXTRAL_PARTS)
     experts = config.experts
-    for layer in sorted(experts.layers) if experts is not None else ():
+    if experts is None:
+        return found
+    for layer in sorted(experts.layers):
         bias = vector(f"layers.{layer}.feed_forward.expert_bias", experts.count)
         found[f"layer.{layer}.choice_bias"] = replace(bias, wide=True)
     return found

@@ -18,6 +18,7 @@ from lora_sdk.model.families import (
     gptj,
     granite,
     granitemoe,
+    granitemoehybrid,
     granitemoeshared,
     lfm2,
     lfm2_moe,
@@ -102,4 +103,5 @@ FAMILIES: dict[str, Family] = {
     "qwen3_5_text": qwen3_5,
     "qwen3_5_moe_text": qwen3_5_moe,
     "lfm2_moe": lfm2_moe,
+    "granitemoehybrid": granitemoehybrid,
 }
