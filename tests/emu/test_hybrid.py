@@ -246,7 +246,8 @@ def test_lists_whose_planes_do_not_fit_are_refused(folder_of: Callable[[str], Pa
         commands = lower(runner.config, runner.plan, 0)
         place = next(i for i, one in enumerate(commands) if isinstance(one, Recurrence))
         for fields in ({"planes": 1}, {"kv_layer": 60000}, {"kernel": 9}, {"form": 4},
-                       {"key_heads": 2}, {"sharing": 2}, {"sharing_first": 1}, {"y_columns": 4096}, {"table_line": 1 << 31}):  # fmt: skip
+                       {"key_heads": 2}, {"sharing": 2}, {"sharing_first": 1},
+                       {"y_columns": 4096}, {"table_line": 1 << 31}):  # fmt: skip
             spoilt: list[Command] = list(commands)
             spoilt[place] = replace(spoilt[place], **fields)
             with pytest.raises(CommandError, match="RECURRENCE"):

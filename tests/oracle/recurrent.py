@@ -1,5 +1,5 @@
-"""What stands in attention's place, from the number rules alone (docs/numbers.md, 3.17, 3.18 and 3.20):
-of a whole text, position after position."""
+"""What stands in attention's place, from the number rules alone (docs/numbers.md, 3.17, 3.18 and
+3.20): of a whole text, position after position."""
 
 from __future__ import annotations
 

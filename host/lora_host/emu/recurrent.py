@@ -62,7 +62,9 @@ class _Layer:
         self.each = _Columns(c.key_heads * c.key_columns, c.value_heads * c.value_columns,
                              0 if self.short else c.value_heads)  # fmt: skip
         keys, values, heads = self.each.keys, self.each.values, self.each.heads
-        self.parts = (values, values) if self.short else (keys, keys, values, heads, heads)
+        self.parts: tuple[int, ...] = (
+            (values, values) if self.short else (keys, keys, values, heads, heads)
+        )
         if self.scans:
             self.parts = self.parts[:4]
         all_keys = keys * kv_heads
@@ -102,7 +104,8 @@ class _Layer:
     def _of_head(self, rows: NDArray[Any], head: int, parts: tuple[int, ...]) -> NDArray[Any]:
         """The columns of one KV head; each part is that of all of them, one after another, and
         keys may be shared by several."""
-        found, start, c = [], 0, self.call.command
+        found: list[NDArray[Any]] = []
+        start, c = 0, self.call.command
         for part, width in zip(parts, self.widths, strict=False):
             own = head
             if c.sharing and len(found) < 2:
@@ -193,8 +196,8 @@ class _Layer:
         own = slice(first, first + command.value_heads)
         time = _softplus(kept[:, self.convolved :] * self.factors[3] + self.bias[own])
         low, high = self.limits
-        time = np.where(time < low, low, time)
-        time = np.where(time > high, high, time)
+        time = np.where(time < low, low, time).astype(np.float32)
+        time = np.where(time > high, high, time).astype(np.float32)
         decay = exp32(self.decay[own] * time)
         group = command.value_heads // command.key_heads
         c, b = (np.repeat(one, group, axis=1) for one in (c, b))

@@ -6,7 +6,6 @@ from lora_host.errors import ModelError
 from lora_sdk.model.quantization import FP16, Quantization, kv_of
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, RecurrentConfig
 
-
 MAX_NORM_GROUPS = 16
 """Each is a command (plan/control.py)."""
 
