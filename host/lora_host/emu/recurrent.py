@@ -62,11 +62,8 @@ class _Layer:
         self.each = _Columns(c.key_heads * c.key_columns, c.value_heads * c.value_columns,
                              0 if self.short else c.value_heads)  # fmt: skip
         keys, values, heads = self.each.keys, self.each.values, self.each.heads
-        self.parts: tuple[int, ...] = (
-            (values, values) if self.short else (keys, keys, values, heads, heads)
-        )
-        if self.scans:
-            self.parts = self.parts[:4]
+        gates = (heads,) * (1 if self.scans else 2)
+        self.parts = (values, values) if self.short else (keys, keys, values, *gates)
         all_keys = keys * kv_heads
         if c.sharing:
             all_keys = ((c.sharing_first + kv_heads - 1) // c.sharing + 1) * c.key_columns
@@ -230,8 +227,8 @@ class _Layer:
 
 def _selective(c: F32, b: F32, v: F32, decay: F32) -> F32:
     """o [heads, columns] of the last position; C, B, v [positions, heads, columns]."""
-    state = np.zeros((*b.shape[1:], v.shape[2]), np.float32)
-    out = np.zeros(v.shape[1:], np.float32)
+    state: F32 = np.zeros((*b.shape[1:], v.shape[2]), np.float32)
+    out: F32 = np.zeros(v.shape[1:], np.float32)
     for at in range(len(b)):
         out = np.zeros(v.shape[1:], np.float32)
         for i in range(b.shape[2]):
