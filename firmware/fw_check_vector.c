@@ -225,6 +225,8 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
                               v->extra > v->columns || v->columns > LORA_MAX_EXPERTS))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_CHOSEN);
     if (v->op == LORA_VEC_ROUTE_SIGMOID) return check_sigmoid(fw, v);
+    if (v->op == LORA_VEC_RELU && v->extra != 0 && v->extra != 2)
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&

@@ -39,7 +39,7 @@ class Folder:
 
 
 ADAPTED = (
-    r"\.\d+\.(self_attn|conv|linear_attn|mamba|shared_mlp|feed_forward\.w|"
+    r"\.\d+\.(self_attn|conv|linear_attn|mamba|shared_mlp|feed_forward\.(w\d|\w+_proj)|mixer|"
     r"mlp\.(shared_expert\.|\w+_proj))"
 )
 """Of models with recurrences: all linears but routers and experts that rows choose."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.family_tensors import FAMILY_SHAPES
 from tests.hybrid_configs import HYBRID_KINDS, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
+from tests.scan_configs import SCAN_KINDS
 
 WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
@@ -58,7 +59,7 @@ def _hybrid(
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Recurrences are of three factors and more: without larger ones they would vanish."""
     plain = config["model_type"].startswith(
-        ("lfm2", "granite")
+        ("lfm2", *SCAN_KINDS)
     )  # the others' norms multiply by 1 + w, but one
     for full, shape in hybrid_shapes(config):
         center = 1.0 if plain or "linear_attn.norm" in full else 0.0
@@ -85,7 +86,7 @@ def _values(
         ("e_score_correction_bias", "expert_bias")
     ):  # stays FP32; so different that it decides
         return (draw * CHOICE_STD + 1).astype(np.float32)
-    if ".mamba." in tensor and tensor.endswith(tuple(SCAN_VECTORS)):
+    if (".mamba." in tensor or ".mixer." in tensor) and tensor.endswith(tuple(SCAN_VECTORS)):
         spread, middle = SCAN_VECTORS[tensor.rpartition(".")[2]]
         draw = draw * spread + middle
         return draw.astype(np.float16).astype(np.float32)

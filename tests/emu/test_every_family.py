@@ -37,6 +37,10 @@ SIZES = {
     ("linear_num_key_heads",): HEADS // 2,
     ("linear_num_value_heads",): HEADS,
     ("linear_key_head_dim", "linear_value_head_dim"): HEAD_DIM,
+    ("mamba_n_heads", "mamba_num_heads"): HEADS,
+    ("mamba_d_head", "mamba_head_dim"): 2 * HEAD_DIM,
+    ("mamba_n_groups", "n_groups"): HEADS // 4,
+    ("mamba_d_ssm",): 2 * HEADS * HEAD_DIM,
     ("vocab_size",): 293,
 }
 GROUPED = ("num_key_value_heads", "num_kv_heads")

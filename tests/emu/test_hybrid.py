@@ -33,7 +33,7 @@ from tests.variants import variant
 
 LENGTH = 105  # three pages are full on the way
 LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed", "lfm2_moe", "qwen3_5_moe_stacked",
-                "granitemoehybrid")  # fmt: skip
+                "granitemoehybrid", "falcon_h1", "nemotron_h_pattern")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,9 @@ def test_one_row_a_step_over_the_ends_of_pages(
 
 
 TREES = [("lfm2", 1), ("qwen3_5", 2), ("qwen3_next_mixed", 1), ("lfm2_moe_plain", 2),
-         ("qwen3_5_moe", 4), ("granitemoehybrid", 4), ("granitemoehybrid_dense", 2)]  # fmt: skip
+         ("qwen3_5_moe", 4), ("granitemoehybrid", 4), ("granitemoehybrid_dense", 2),
+         ("falcon_h1", 2), ("falcon_h1_plain", 4), ("nemotron_h", 1),
+         ("nemotron_h_pattern", 4)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "boards"), TREES)
@@ -109,7 +111,17 @@ def test_rows_behind_a_tree_begin_with_the_page_that_it_filled(
 
 
 @pytest.mark.parametrize(
-    "name", ["lfm2", "qwen3_5", "qwen3_next", "lfm2_moe", "qwen3_5_moe", "granitemoehybrid"]
+    "name",
+    [
+        "lfm2",
+        "qwen3_5",
+        "qwen3_next",
+        "lfm2_moe",
+        "qwen3_5_moe",
+        "granitemoehybrid",
+        "falcon_h1",
+        "nemotron_h",
+    ],
 )
 def test_adapters_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path

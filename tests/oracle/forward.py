@@ -98,8 +98,18 @@ class Oracle:
             two = self.config.residual == "parallel_two_norms"
             second = self._norm(x, f"layer.{layer}.mlp_norm") if two else first
             return self._add(self._add(x, self._attention(first, layer)), self._mlp(second, layer))
-        for branch, kind in ((self._attention, "attn"), (self._mlp, "mlp")):
+        attention, recurrence, mlp = self.config.mixer_scales
+        beside = self.config.recurrent is not None and self.config.recurrent.beside
+        mixer = recurrence if self.config.recurs(layer) else attention
+        if beside:
+            u = self._norm(x, f"layer.{layer}.attn_norm")
+            x = self._add(x, self._own_attention(u, layer), attention)
+            x = self._add(x, self._recurrence(u, layer), recurrence)
+        for branch, kind, own in ((self._attention, "attn", mixer), (self._mlp, "mlp", mlp)):
             name = f"layer.{layer}.{kind}"
+            left_out = self.config.without_mixer if kind == "attn" else self.config.without_mlp
+            if layer in left_out or (kind == "attn" and beside):
+                continue
             if not self.config.norm_first:
                 x = self._norm(self._add(x, branch(x, layer)), f"{name}_norm")
                 continue
@@ -107,12 +117,12 @@ class Oracle:
             y = branch(x if alone else self._norm(x, f"{name}_norm"), layer)
             if self.config.branch_norms != "none":
                 y = self._branch_norm(y, f"{name}_post_norm")
-            x = self._add(x, y)
+            x = self._add(x, y, own)
         return x
 
-    def _add(self, x: F32, y: F32) -> F32:
+    def _add(self, x: F32, y: F32, own: float = 1.0) -> F32:
         """The residual: a branch's output, scaled where the model says so, is added."""
-        scale = self.config.branch_scale
+        scale = self.config.branch_scale * own
         if self.config.branch_norms == "none":
             scale *= self.config.stream_scale
         return store(x + (y if scale == 1 else y * np.float32(scale)))
@@ -186,9 +196,12 @@ class Oracle:
         return norm_groups(mixed, gamma, recurrent.key_heads, config.heads, config.norm_eps)
 
     def _attention(self, x: F32, layer: int) -> F32:
-        config, name = self.config, f"layer.{layer}"
-        if config.recurs(layer):
+        if self.config.recurs(layer):
             return self._recurrence(x, layer)
+        return self._own_attention(x, layer)
+
+    def _own_attention(self, x: F32, layer: int) -> F32:
+        config, name = self.config, f"layer.{layer}"
         q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
         if config.head_norms != "none":
             norm = norm_heads if config.head_norms == "heads" else norm_row
@@ -243,6 +256,7 @@ class Oracle:
         if self.config.gated:
             gate = self._linear(x, f"{name}.gate")
             geglu = self.config.activation == "gelu_tanh"
+            gate = gate * np.float32(self.config.gate_scale)
             inner = store((gelu(gate, "tanh") if geglu else silu(gate)) * up)
         else:
             inner = activate(up, self.config.activation)

@@ -185,6 +185,7 @@ def exchanged(one: str, other: str) -> Change:
     return change
 
 
+FALCONS, NEMOTRONS = ("falcon_h1", "falcon_h1_plain"), ("nemotron_h", "nemotron_h_pattern")
 GRANITES = ("granitemoehybrid", "granitemoehybrid_dense")
 ROPE = (
     "llama",
@@ -281,6 +282,14 @@ MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "dt's bias", scaled("layer.1.mix.dt_bias", 0.0)) for name in GRANITES),
     *((name, "B for C", exchanged("layer.1.mix.q", "layer.1.mix.k")) for name in GRANITES),
     ("granitemoehybrid", "bias of the convolution", without("layer.1.mix.taps.v.bias")),
+    *((name, "another scan's factors", scan(factors=(1, 1, 1, 1, 1.5))) for name in FALCONS),
+    *((name, "scan alone", setting(mixer_scales=(1e-3, 1, 1))) for name in FALCONS),
+    *((name, "factor of the gate", setting(gate_scale=2.0)) for name in FALCONS),
+    *((name, "factor of scores", setting(score_factor=0.05)) for name in FALCONS),
+    *((name, "ReLU not squared", setting(activation="relu")) for name in NEMOTRONS),
+    *((name, "D left out", scaled("layer.2.mix.d", 0.0)) for name in NEMOTRONS),
+    ("falcon_h1", "no norm", scan(normed=False)),
+    ("nemotron_h_pattern", "no limit", scan(limits=(0.0, float("inf")))),
     ("granitemoehybrid", "positions", setting(rope=None)),
     ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
     ("granitemoehybrid_dense", "one group", scan(key_heads=1)),

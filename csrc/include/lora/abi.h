@@ -527,7 +527,8 @@ struct lora_vector {
  * 1e-20, 2 where by it and 1e-6, else 0; `scalar` their factor, positive and finite. HEAD_SUMS,
  * RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS
  * writes those of the heads in columns first .. first + columns - 1; without ONE_PLUS, a b_line
- * above 0 takes head_dim's place. */
+ * above 0 takes head_dim's place. RELU: `extra` 2: y = relu(x)^2. SWIGLU: `scalar`, where not 0, is
+ * a factor of x, in FP32. */
 
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {

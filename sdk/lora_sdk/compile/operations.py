@@ -28,6 +28,7 @@ from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, group_parts
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
+    "relu2": abi.VEC_RELU,
     "gelu_tanh": abi.VEC_GELU_TANH,
     "gelu_erf": abi.VEC_GELU_ERF,
 }
@@ -305,8 +306,8 @@ def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | Non
         what=f"recurrence {recur.kind}",
         form=RECURRENCES[recur.kind],
         kernel=recurrent.kernel,
-        kv_layer=part.kv_layer(recur.layer),
-        planes=config.planes(recur.layer),
+        kv_layer=part.kv_layer(recur.layer) + recurrent.beside,
+        planes=config.planes(recur.layer) - recurrent.beside,
         key_heads=1 if sharing else groups // config.kv_heads,
         value_heads=heads,
         key_columns=recurrent.keys // recurrent.key_heads if recurrent.key_heads else 0,
@@ -376,8 +377,10 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
         op = GATED[activate.kind]
         half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
         fields |= part.address("z", half)
+        fields["scalar"] = 0 if activate.scale == 1 else float_bits(activate.scale)
     else:
         op = ACTIVATIONS[activate.kind]
+        fields["extra"] = 2 if activate.kind == "relu2" else 0
     return part.builder.emit(
         Vector,
         after,

@@ -273,12 +273,14 @@ class NormGroups(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Activate(Operation):
-    """target = activation of source; if `gated`, that of its first half times its second half."""
+    """target = activation of source; if `gated`, that of its first half, times `scale`, times its
+    second half."""
 
     source: Buffer
     target: Buffer
     kind: Activation
     gated: bool
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

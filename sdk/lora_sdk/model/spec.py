@@ -15,7 +15,7 @@ PAGE_POSITIONS: int = abi.TILE_POSITIONS
 FP16_BYTES, FP32_BYTES = 2, 4
 
 NormKind = Literal["layernorm", "rmsnorm"]
-Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+Activation = Literal["relu", "relu2", "gelu_tanh", "gelu_erf", "silu"]
 Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
@@ -87,7 +87,8 @@ class RecurrentConfig:
     heads; `keys`: columns of q, and of k, of `key_heads` heads. The short convolution has neither
     heads nor keys; the scan's C, B, x and dt are q, k, v and a, and its groups key heads. The
     scan's alone: `biased`, its convolution; `limits` of the time step; `factors` of C, B, x, dt and
-    z; `normed`: the output is normed, group by group."""
+    z; `normed`: the output is normed, group by group. `beside`: the
+    layers have attention, too, on the same input, before it."""
 
     kind: Recurrence
     layers: frozenset[int]
@@ -100,6 +101,7 @@ class RecurrentConfig:
     limits: tuple[float, float] = (0.0, math.inf)
     factors: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)
     normed: bool = False
+    beside: bool = False
 
     def columns(self, kv_heads: int) -> int:
         """Columns that a position keeps for each KV head: B*x; or q, k and v before the
@@ -139,7 +141,10 @@ class ModelConfig:
     last the files may have, which are not read (of multi-token prediction). `experts`: the layers
     that have some, and which; `ffn` is the other layers' inner size. `recurrent`: the layers that
     have no attention, and what they have. `output_gate`: attention's output is multiplied by a
-    sigmoid, of a gate beside q. `quantization` is None if everything is FP16.
+    sigmoid, of a gate beside q. `gate_scale`: a gated MLP's gate is multiplied by it before its
+    activation. `mixer_scales`: factors of the outputs of attention, recurrence and MLP beside
+    `branch_scale`. `without_mixer`: layers of an MLP alone, `without_mlp`: of attention or a
+    recurrence alone. `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -191,6 +196,10 @@ class ModelConfig:
     experts: ExpertConfig | None = None
     recurrent: RecurrentConfig | None = None
     output_gate: bool = False
+    gate_scale: float = 1.0
+    mixer_scales: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    without_mixer: frozenset[int] = frozenset()
+    without_mlp: frozenset[int] = frozenset()
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
@@ -201,15 +210,20 @@ class ModelConfig:
         return self.windows[layer] if self.windows else 0
 
     def recurs(self, layer: int) -> bool:
-        """Whether `layer` has a recurrence in place of attention."""
+        """Whether `layer` has a recurrence."""
         return self.recurrent is not None and layer in self.recurrent.layers
+
+    def attends(self, layer: int) -> bool:
+        """Whether `layer` has attention."""
+        if self.recurrent is not None and layer in self.recurrent.layers:
+            return self.recurrent.beside
+        return layer not in self.without_mixer
 
     def planes(self, layer: int) -> int:
         """How often `layer` has K and V's room in the pages of the cache: once with attention; as
-        often as what it keeps of its positions needs, and behind that its state."""
-        if self.recurrent is None or layer not in self.recurrent.layers:
-            return 1
-        return self.position_planes + self.state_planes
+        often as what a recurrence keeps of its positions needs, and behind that its state."""
+        own = self.position_planes + self.state_planes if self.recurs(layer) else 0
+        return int(self.attends(layer)) + own
 
     def planes_of(self, layers: range) -> range:
         """The planes of consecutive layers among those of all."""

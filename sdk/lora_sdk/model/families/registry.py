@@ -8,6 +8,7 @@ from typing import Protocol
 from lora_sdk.model.families import (
     bloom,
     falcon,
+    falcon_h1,
     gemma,
     gemma2,
     gemma3,
@@ -25,6 +26,7 @@ from lora_sdk.model.families import (
     llama,
     mixtral,
     mpt,
+    nemotron_h,
     olmo2,
     olmoe,
     opt,
@@ -104,4 +106,6 @@ FAMILIES: dict[str, Family] = {
     "qwen3_5_moe_text": qwen3_5_moe,
     "lfm2_moe": lfm2_moe,
     "granitemoehybrid": granitemoehybrid,
+    "falcon_h1": falcon_h1,
+    "nemotron_h": nemotron_h,
 }
