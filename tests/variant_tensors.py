@@ -58,9 +58,8 @@ def _hybrid(
     name: str, config: dict[str, Any], factor: float
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Recurrences are of three factors and more: without larger ones they would vanish."""
-    plain = config["model_type"].startswith(
-        ("lfm2", *SCAN_KINDS)
-    )  # the others' norms multiply by 1 + w, but one
+    # The others' norms multiply by 1 + w, but one.
+    plain = config["model_type"].startswith(("lfm2", *SCAN_KINDS))
     for full, shape in hybrid_shapes(config):
         center = 1.0 if plain or "linear_attn.norm" in full else 0.0
         own = factor * (MIX_FACTOR if "in_proj" in full else 1)

@@ -256,16 +256,16 @@ class _Description:
             if layer not in self.config.without_mixer:
                 yield from (before["attn_norm"], *attention, add)
             if layer not in self.config.without_mlp:
-                behind = self._add(layer, self.config.mixer_scales[2])
-                yield from (before["mlp_norm"], *mlp, behind)
+                last = self._add(layer, self.config.mixer_scales[2])
+                yield from (before["mlp_norm"], *mlp, last)
         else:  # n(x + branch(x))
             for name, branch in (("attn_norm", attention), ("mlp_norm", mlp)):
                 yield from (*branch, add)
                 yield self._norm(f"layer.{layer}.{name}", RESIDUAL, self._stream, layer)
 
     def _add(self, layer: int, own: float = 1.0) -> AddResidual:
-        """With a factor of its `own`. Norms after the sums read the sum in another buffer than they write. Norms of branches
-        have scaled these for the stream."""
+        """With a factor of its `own`. Norms after the sums read the sum in another buffer than they
+        write. Norms of branches have scaled these for the stream."""
         scale = self.config.branch_scale * own
         if self.config.branch_norms == "none":
             scale *= self.config.stream_scale
@@ -296,7 +296,7 @@ class _Description:
         yield self._plain(f"{lead}.mix.o", MIXED, BRANCH, False, layer)
 
     def _attention(self, layer: int) -> Iterator[Operation]:
-        config, lead = self.config, f"layer.{layer}"
+        config = self.config
         recurrent = config.recurrent if config.recurs(layer) else None
         if config.attends(layer):
             yield from self._attend(layer)

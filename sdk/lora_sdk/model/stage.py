@@ -37,8 +37,8 @@ def describe_stage(config: ModelConfig, layers: range, all_rows: bool = False) -
 def _last_selected(whole: Block) -> Block:
     """`whole` with the last layer on the selected rows alone, from where its K and V are stored:
     nothing reads what it makes of the others. A layer with a recurrence, or without attention,
-    works on all rows. The stream is packed after the last operation that may still send it, before the first
-    that reads it."""
+    works on all rows. The stream is packed after the last operation that may still send it, before
+    the first that reads it."""
     layer = whole.layers[-1]
     attends = any(isinstance(one, StoreKv) for one in layer)
     if not attends or any(isinstance(one, Recur) for one in layer):

@@ -1,4 +1,4 @@
-"""Falcon-H1: attention and Mamba2's layers side by side in each layer, with factors of everything."""
+"""Falcon-H1: attention and Mamba2's scan side by side in each layer, with factors of everything."""
 
 from __future__ import annotations
 

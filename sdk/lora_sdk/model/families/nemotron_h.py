@@ -45,7 +45,7 @@ def normalize(fields: Fields) -> ModelConfig:
     fields.only("sliding_window", (), "a sliding window")
     fields.only("tie_word_embeddings", (False,), "a tied lm_head")
     kinds = _layer_kinds(fields)
-    fields.values["num_hidden_layers"] = len(kinds)
+    fields.values = {**fields.values, "num_hidden_layers": len(kinds)}
     config = read_decoder(fields, "nemotron_h", DEFAULTS, "layer_norm_epsilon", "mlp_hidden_act")
     fields.raw(UNREAD)
     layers = _numbers(kinds, MAMBA)
@@ -90,9 +90,8 @@ def sources(config: ModelConfig) -> dict[str, Source]:
         mlp = layer in config.without_mixer
         own = f"{name}.{'mlp' if mlp else 'attn'}_norm"
         found |= norm(own, f"layers.{layer}.norm", d, beta=False)
-        parts = (("q", d, queries), ("k", d, keys), ("v", d, keys), ("o", queries, d))
-        if mlp:
-            parts = (("up", d, ffn), ("down", ffn, d))
+        attention = (("q", d, queries), ("k", d, keys), ("v", d, keys), ("o", queries, d))
+        parts = (("up", d, ffn), ("down", ffn, d)) if mlp else attention
         if config.recurs(layer):
             found.update(scan_sources(config, layer, lead))
             continue
