@@ -799,7 +799,9 @@ enum lora_kv_op_kind {
     LORA_KV_LENGTH = 2, /* length[sequence] = a; drops its uncommitted rows (new, forked, freed) */
     LORA_KV_COPY = 3,   /* first c positions of page a to page b, all layers and heads */
     LORA_KV_COMMIT = 4  /* path of c slots at index b of the path array, from length a; the other
-                           uncommitted rows of the sequence are dropped; c may be 0 */
+                           uncommitted rows of the sequence are dropped; c may be 0. Where a list has
+                           states (RECURRENCE) and it fills a page, no TABLE behind it in the same
+                           header is of that sequence's tiles up to there */
 };
 struct lora_kv_op { /* 16 bytes; done in order, before the rows */
     uint16_t kind;

@@ -246,10 +246,14 @@ static int begin_page(const struct delta *d, const struct visible *seen, uint32_
 }
 
 /* --- pages that a step has filled ------------------------------------------------------------- */
+static bool fills_page(const struct lora_kv_op *op) {
+    return op->kind == LORA_KV_COMMIT && ((uint64_t)op->a + op->c) / TILE != op->a / TILE;
+}
+
 static int save(const struct delta *d, const struct lora_kv_op *op) {
     uint32_t start = op->a / TILE * TILE, end = op->a + op->c;
     struct visible seen = {.committed = end};
-    if (op->kind != LORA_KV_COMMIT || end / TILE == op->a / TILE) return LORA_OK;
+    if (!fills_page(op)) return LORA_OK;
     if (op->sequence >= LORA_MAX_SEQUENCES) return LORA_ERR_KV;
     if (op->a > (uint64_t)d->call->list->max_tiles * TILE ||
         end > (uint64_t)d->call->list->max_tiles * TILE)
@@ -264,6 +268,19 @@ static int save(const struct delta *d, const struct lora_kv_op *op) {
     return status;
 }
 
+/* Whether an operation behind a commit maps anew one of the tiles up to the commit's end: their
+ * pages could no more be found. */
+static bool is_mapped_anew(const uint8_t *ops, uint32_t count, const struct lora_kv_op *commit) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct lora_kv_op op;
+        memcpy(&op, ops + i * sizeof op, sizeof op);
+        if (op.kind == LORA_KV_TABLE && op.sequence == commit->sequence &&
+            op.a < ((uint64_t)commit->a + commit->c) / TILE)
+            return true;
+    }
+    return false;
+}
+
 static int save_all(const struct delta *d) {
     const struct lora_step_state *state = d->call->state;
     const uint8_t *ops = call_at(d->call, d->call->list->control_bank, state->kv_ops_offset,
@@ -271,7 +288,10 @@ static int save_all(const struct delta *d) {
     int status = state->kv_op_count && !ops ? LORA_ERR_ADDRESS : LORA_OK;
     for (uint32_t i = 0; i < state->kv_op_count && status == LORA_OK; i++) {
         struct lora_kv_op op;
+        const uint8_t *behind = ops + (i + 1) * sizeof op;
         memcpy(&op, ops + i * sizeof op, sizeof op);
+        if (fills_page(&op) && is_mapped_anew(behind, state->kv_op_count - i - 1, &op))
+            return LORA_ERR_KV;
         status = save(d, &op);
     }
     return status;
