@@ -290,7 +290,6 @@ MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "D left out", scaled("layer.2.mix.d", 0.0)) for name in NEMOTRONS),
     ("falcon_h1", "no norm", scan(normed=False)),
     ("nemotron_h_pattern", "no limit", scan(limits=(0.0, float("inf")))),
-    ("granitemoehybrid", "positions", setting(rope=None)),
     ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
     ("granitemoehybrid_dense", "one group", scan(key_heads=1)),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
