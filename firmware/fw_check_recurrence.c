@@ -18,8 +18,18 @@ static uint32_t check_delta(struct fw *fw, const struct lora_recurrence *c) {
     return fw_check_equal(fw, c->value_heads % c->key_heads, 0);
 }
 
+/* Key heads of several KV heads each. */
+static uint32_t check_sharing(struct fw *fw, const struct lora_recurrence *c) {
+    if (c->form != LORA_RECURRENCE_SELECTIVE_SCAN || c->sharing == 0)
+        return fw_check_equal(fw, (uint32_t)c->sharing | c->sharing_first, 0);
+    if (fw_check_equal(fw, c->key_heads, 1) == FW_FAILED) return FW_FAILED;
+    return check_range(fw, c->sharing_first, 0, c->sharing - 1u);
+}
+
 static uint32_t check_heads(struct fw *fw, const struct lora_recurrence *c) {
-    if (c->form == LORA_RECURRENCE_GATED_DELTA) return check_delta(fw, c);
+    if (check_sharing(fw, c) == FW_FAILED) return FW_FAILED;
+    if (c->form == LORA_RECURRENCE_GATED_DELTA || c->form == LORA_RECURRENCE_SELECTIVE_SCAN)
+        return check_delta(fw, c);
     if (c->form != LORA_RECURRENCE_SHORT_CONV)
         return fw_fail(fw, LORA_ERR_OPCODE, c->form, LORA_RECURRENCE_SHORT_CONV);
     if (fw_check_equal(fw, c->key_heads | c->key_columns, 0) == FW_FAILED ||
@@ -48,17 +58,16 @@ uint32_t fw_check_recurrence(struct fw *fw, const struct lora_list *list,
         check_range(fw, c->kernel, 1, LORA_MAX_CONVOLUTION) == FW_FAILED ||
         check_range(fw, list->head_dim, 1, UINT16_MAX) == FW_FAILED ||
         check_range(fw, list->kv_heads, 1, UINT16_MAX) == FW_FAILED ||
-        check_range(fw, recurrence_inputs(c), 1, MAX_COLUMNS / list->kv_heads) == FW_FAILED ||
+        check_range(fw, recurrence_kept(c), 1, MAX_COLUMNS / list->kv_heads) == FW_FAILED ||
         check_planes(fw, list, c) == FW_FAILED)
         return FW_FAILED;
     uint32_t values = recurrence_values(c) * list->kv_heads;
     if (check_range(fw, c->y_first, 0, values) == FW_FAILED ||
         check_range(fw, c->y_columns, 0, values - c->y_first) == FW_FAILED)
         return FW_FAILED;
-    x.row_bytes = (recurrence_inputs(c) * list->kv_heads + c->y_columns) * 2;
+    x.row_bytes = (recurrence_row(list, c) + c->y_columns) * 2;
     y.row_bytes = c->y_columns * 2;
-    if (fw_check_dimension(fw, recurrence_inputs(c) * list->kv_heads + c->y_columns, 1) ==
-            FW_FAILED ||
+    if (fw_check_dimension(fw, recurrence_row(list, c) + c->y_columns, 1) == FW_FAILED ||
         fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
     return fw_check_range(fw, c->table_bank, (uint64_t)c->table_line * LORA_LINE_BYTES,

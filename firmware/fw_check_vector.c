@@ -93,7 +93,7 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
     }
     if (uses & Z_HEADS) z.row_bytes = v->columns / v->extra * 2;
     if (uses & Z_SUMS) {
-        z.row_bytes = v->extra / list->head_dim * 4;
+        z.row_bytes = v->extra / lora_head_width(v, list) * 4;
         z.align = 4;
     }
     if (uses & Z_GATE) {
@@ -175,7 +175,7 @@ static uint32_t check_sums(struct fw *fw, const struct lora_vector *v) {
 /* Whole heads of a row of whole heads. */
 static uint32_t check_heads(struct fw *fw, const struct lora_list *list,
                             const struct lora_vector *v) {
-    uint32_t head_dim = list->head_dim;
+    uint32_t head_dim = lora_head_width(v, list);
     if (head_dim == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
     if (v->extra == 0 || v->extra > FW_MAX_DIMENSION || v->extra % head_dim)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, head_dim);
@@ -191,7 +191,7 @@ static uint32_t check_sigmoid(struct fw *fw, const struct lora_vector *v) {
     if (each == 0 || each * groups != v->columns || (groups > 1 && each == 1))
         return fw_fail(fw, LORA_ERR_SIZE, groups, 1);
     if (taken > groups || taken * each < v->extra) return fw_fail(fw, LORA_ERR_SIZE, taken, groups);
-    if (v->first > 1) return fw_fail(fw, LORA_ERR_SIZE, v->first, 1);
+    if (v->first > 2) return fw_fail(fw, LORA_ERR_SIZE, v->first, 2);
     if (v->scalar == 0 || v->scalar >= FP32_INFINITY) /* or negative, or NaN */
         return fw_fail(fw, LORA_ERR_SIZE, v->scalar, FP32_INFINITY);
     return FW_MORE;
@@ -225,6 +225,8 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
                               v->extra > v->columns || v->columns > LORA_MAX_EXPERTS))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_CHOSEN);
     if (v->op == LORA_VEC_ROUTE_SIGMOID) return check_sigmoid(fw, v);
+    if (v->op == LORA_VEC_RELU && v->extra != 0 && v->extra != 2)
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&

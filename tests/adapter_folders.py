@@ -38,7 +38,10 @@ class Folder:
     drop: Sequence[str] = ()  # substrings of the names of omitted tensors
 
 
-ADAPTED = r"\.\d+\.(self_attn|conv|linear_attn|feed_forward|mlp\.(shared_expert\.|\w+_proj))"
+ADAPTED = (
+    r"\.\d+\.(self_attn|conv|linear_attn|mamba|shared_mlp|feed_forward\.(w\d|\w+_proj)|mixer|"
+    r"mlp\.(shared_expert\.|\w+_proj))"
+)
 """Of models with recurrences: all linears but routers and experts that rows choose."""
 
 

@@ -66,7 +66,8 @@ def _fused(name: str, config: ModelConfig) -> str:
     """Matrices with the same input share its scale and order."""
     head, _, last = name.rpartition(".")
     if head.endswith(".mix") and last != "o":
-        return f"{head}.q"
+        beside = config.recurrent is not None and config.recurrent.beside
+        return f"{head.removesuffix('.mix') if beside else head}.q"
     mlp = "q" if config.residual == "parallel" else "up"
     return f"{head}.{ {'k': 'q', 'v': 'q', 'q_gate': 'q', 'gate': mlp, 'up': mlp}.get(last, last) }"
 

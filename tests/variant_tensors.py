@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.family_tensors import FAMILY_SHAPES
 from tests.hybrid_configs import HYBRID_KINDS, hybrid_shapes
 from tests.moe_configs import MOE_KINDS, moe_shapes
+from tests.scan_configs import SCAN_KINDS
 
 WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
@@ -21,6 +22,8 @@ NORM_STD = 0.1
 CHOICE_STD = 0.1
 TAP_FACTOR = 15  # of a convolution's weights
 MIX_FACTOR = 2  # of the inputs of a recurrence
+SCAN_VECTORS = {"A_log": (0.5, 0.0), "dt_bias": (0.5, -1.5), "D": (0.3, 1.0)}
+"""Deviations and means of a scan's vectors: it remembers a page, and D shows."""
 EMBEDDINGS = ("wte", "wpe", "embed_", "word_embeddings")
 # The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
@@ -55,7 +58,8 @@ def _hybrid(
     name: str, config: dict[str, Any], factor: float
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Recurrences are of three factors and more: without larger ones they would vanish."""
-    plain = config["model_type"] == "lfm2"  # the others' norms multiply by 1 + w, but one
+    # The others' norms multiply by 1 + w, but one.
+    plain = config["model_type"].startswith(("lfm2", *SCAN_KINDS))
     for full, shape in hybrid_shapes(config):
         center = 1.0 if plain or "linear_attn.norm" in full else 0.0
         own = factor * (MIX_FACTOR if "in_proj" in full else 1)
@@ -77,8 +81,14 @@ def _values(
     name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
 ) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
-    if tensor.endswith("e_score_correction_bias"):  # stays FP32; so different that it decides
+    if tensor.endswith(
+        ("e_score_correction_bias", "expert_bias")
+    ):  # stays FP32; so different that it decides
         return (draw * CHOICE_STD + 1).astype(np.float32)
+    if (".mamba." in tensor or ".mixer." in tensor) and tensor.endswith(tuple(SCAN_VECTORS)):
+        spread, middle = SCAN_VECTORS[tensor.rpartition(".")[2]]
+        draw = draw * spread + middle
+        return draw.astype(np.float16).astype(np.float32)
     if len(shape) > 1:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor

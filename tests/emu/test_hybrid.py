@@ -32,7 +32,8 @@ from tests.parity.score import first_tokens
 from tests.variants import variant
 
 LENGTH = 105  # three pages are full on the way
-LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed")
+LAST_OF_EACH = ("lfm2", "qwen3_5", "qwen3_next_mixed", "lfm2_moe", "qwen3_5_moe_stacked",
+                "granitemoehybrid", "falcon_h1", "nemotron_h_pattern")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,13 @@ def test_one_row_a_step_over_the_ends_of_pages(
     assert got.tobytes() == expected(name)[:70].tobytes()
 
 
-@pytest.mark.parametrize(("name", "boards"), [("lfm2", 1), ("qwen3_5", 2), ("qwen3_next_mixed", 1)])
+TREES = [("lfm2", 1), ("qwen3_5", 2), ("qwen3_next_mixed", 1), ("lfm2_moe_plain", 2),
+         ("qwen3_5_moe", 4), ("granitemoehybrid", 4), ("granitemoehybrid_dense", 2),
+         ("falcon_h1", 2), ("falcon_h1_plain", 4), ("nemotron_h", 1),
+         ("nemotron_h_pattern", 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "boards"), TREES)
 def test_batches_and_trees_change_nothing(
     name: str, boards: int, folder_of: Callable[[str], Path], expected: Callable[[str], Logits]
 ) -> None:
@@ -103,7 +110,19 @@ def test_rows_behind_a_tree_begin_with_the_page_that_it_filled(
         assert result.logits[0].tobytes() == want[64].tobytes()
 
 
-@pytest.mark.parametrize("name", ["lfm2", "qwen3_5", "qwen3_next"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lfm2",
+        "qwen3_5",
+        "qwen3_next",
+        "lfm2_moe",
+        "qwen3_5_moe",
+        "granitemoehybrid",
+        "falcon_h1",
+        "nemotron_h",
+    ],
+)
 def test_adapters_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -169,11 +188,47 @@ def growth(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recurrent, "_scan", lambda q, k, v, beta, decay: own(q, k, v, beta, 1 / decay))
 
 
-SEEN = [(name, mistake) for name in ("lfm2", "qwen3_5")
+def growing_scan(patch: pytest.MonkeyPatch) -> None:
+    """The sign of the scan's decay; bounded, or values would overflow."""
+    own = recurrent._selective
+
+    def grown(c, b, v, decay):  # type: ignore[no-untyped-def]
+        return own(c, b, v, np.minimum(1 / decay, np.float32(2)))
+
+    patch.setattr(recurrent, "_selective", grown)
+
+
+def no_skip(patch: pytest.MonkeyPatch) -> None:
+    """D is 0."""
+    own = recurrent._Layer._read_table
+
+    def without(layer):  # type: ignore[no-untyped-def]
+        own(layer)
+        layer.skip = layer.skip * np.float32(0)
+
+    patch.setattr(recurrent._Layer, "_read_table", without)
+
+
+def another_group(patch: pytest.MonkeyPatch) -> None:
+    """B and C of the next KV head's group."""
+    own = recurrent._Layer.keep
+
+    def other(layer, i, slot, head):  # type: ignore[no-untyped-def]
+        layer.x = np.roll(layer.x, 1, axis=1) if not hasattr(layer, "rolled") else layer.x
+        layer.rolled = True
+        own(layer, i, slot, head)
+
+    patch.setattr(recurrent._Layer, "keep", other)
+
+
+SEEN = [(name, mistake) for name in ("lfm2", "qwen3_5", "granitemoehybrid")
         for mistake in (convolution_by_one, no_gate, another_sequence, siblings)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "mistake"), [*SEEN, ("qwen3_5", growth)])
+@pytest.mark.parametrize(("name", "mistake"), [
+    *SEEN, ("qwen3_5", growth),
+    *(("granitemoehybrid", mistake) for mistake in (growing_scan, no_skip, another_group)),
+])  # fmt: skip
 def test_a_mistake_of_a_kernel_is_seen(
     name: str, mistake: Mistake, folder_of: Callable[[str], Path],
     expected: Callable[[str], Logits], monkeypatch: pytest.MonkeyPatch,
@@ -206,8 +261,9 @@ def test_lists_whose_planes_do_not_fit_are_refused(folder_of: Callable[[str], Pa
     with open_runner(folder_of("qwen3_5"), 1) as runner:
         commands = lower(runner.config, runner.plan, 0)
         place = next(i for i, one in enumerate(commands) if isinstance(one, Recurrence))
-        for fields in ({"planes": 1}, {"kv_layer": 60000}, {"kernel": 9}, {"form": 3},
-                       {"key_heads": 2}, {"y_columns": 4096}, {"table_line": 1 << 31}):  # fmt: skip
+        for fields in ({"planes": 1}, {"kv_layer": 60000}, {"kernel": 9}, {"form": 4},
+                       {"key_heads": 2}, {"sharing": 2}, {"sharing_first": 1},
+                       {"y_columns": 4096}, {"table_line": 1 << 31}):  # fmt: skip
             spoilt: list[Command] = list(commands)
             spoilt[place] = replace(spoilt[place], **fields)
             with pytest.raises(CommandError, match="RECURRENCE"):
@@ -219,7 +275,11 @@ def test_what_boards_cannot_share_is_refused(folder_of: Callable[[str], Path]) -
     assert config.recurrent is not None
     eight = replace(config, quantization=Quantization("w8a8", kv="int8-heads"))
     wrong = replace(config, recurrent=replace(config.recurrent, key_heads=4))
+    scan = Checkpoint.open(folder_of("granitemoehybrid_dense")).config
+    assert scan.recurrent is not None
+    uneven = replace(scan, recurrent=replace(scan.recurrent, key_heads=4, value_heads=28))
     for other, match in ((eight, "with an INT8 KV cache"), (wrong, "a multiple of 3 KV heads"),
+                         (uneven, "4 groups of a scan's norm"),
                          (replace(config, residual="parallel"), "parallel residual")):  # fmt: skip
         with pytest.raises(ModelError, match=match):
             describe(other)

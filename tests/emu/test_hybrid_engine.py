@@ -17,7 +17,8 @@ from lora_sdk.step.tree_shape import TreeShape
 from tests.few_pages import few_pages
 from tests.recovery_rig import inject
 
-NAMES = ("lfm2", "qwen3_5", "qwen3_next_mixed")
+NAMES = ("lfm2", "qwen3_5", "qwen3_next_mixed", "granitemoehybrid", "falcon_h1_plain",
+         "nemotron_h")  # fmt: skip
 STEM = [(i * i * 7 + 3 * i) % 200 for i in range(75)]
 PROMPTS = [STEM, [*STEM[:70], 1, 2, 3], [*STEM, 9, 9], STEM[:33], [*STEM[:64], *STEM[:40]]]
 GREEDY = SamplingParams(max_tokens=40, ignore_eos=True)

@@ -183,8 +183,9 @@ def soft_cap(x: F32, bound: float) -> F32:
 
 def activate(x: F32, kind: str) -> F32:
     """The configuration's activation of stored values, stored."""
-    if kind == "relu":
-        return store(np.where(x > 0, x, np.where(np.isnan(x), x, np.float32(0))))
+    if kind in ("relu", "relu2"):
+        found = np.where(x > 0, x, np.where(np.isnan(x), x, np.float32(0)))
+        return store(found * found if kind == "relu2" else found)
     return store(gelu(x, kind.removeprefix("gelu_")))
 
 

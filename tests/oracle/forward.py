@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, RopeConfig, SigmoidRouting
+from lora_sdk.model.spec import (
+    ExpertConfig,
+    ModelConfig,
+    RecurrentConfig,
+    RopeConfig,
+    SigmoidRouting,
+)
 from tests.oracle.arithmetic import (
     F32,
     activate,
@@ -27,7 +33,7 @@ from tests.oracle.arithmetic import (
     soft_cap,
     store,
 )
-from tests.oracle.recurrent import gated_delta, short_conv
+from tests.oracle.recurrent import gated_delta, norm_groups, selective_scan, short_conv
 
 Weights = dict[str, NDArray[np.float16]]
 
@@ -92,8 +98,18 @@ class Oracle:
             two = self.config.residual == "parallel_two_norms"
             second = self._norm(x, f"layer.{layer}.mlp_norm") if two else first
             return self._add(self._add(x, self._attention(first, layer)), self._mlp(second, layer))
-        for branch, kind in ((self._attention, "attn"), (self._mlp, "mlp")):
+        attention, recurrence, mlp = self.config.mixer_scales
+        beside = self.config.recurrent is not None and self.config.recurrent.beside
+        mixer = recurrence if self.config.recurs(layer) else attention
+        if beside:
+            u = self._norm(x, f"layer.{layer}.attn_norm")
+            x = self._add(x, self._own_attention(u, layer), attention)
+            x = self._add(x, self._recurrence(u, layer), recurrence)
+        for branch, kind, own in ((self._attention, "attn", mixer), (self._mlp, "mlp", mlp)):
             name = f"layer.{layer}.{kind}"
+            left_out = self.config.without_mixer if kind == "attn" else self.config.without_mlp
+            if layer in left_out or (kind == "attn" and beside):
+                continue
             if not self.config.norm_first:
                 x = self._norm(self._add(x, branch(x, layer)), f"{name}_norm")
                 continue
@@ -101,12 +117,12 @@ class Oracle:
             y = branch(x if alone else self._norm(x, f"{name}_norm"), layer)
             if self.config.branch_norms != "none":
                 y = self._branch_norm(y, f"{name}_post_norm")
-            x = self._add(x, y)
+            x = self._add(x, y, own)
         return x
 
-    def _add(self, x: F32, y: F32) -> F32:
+    def _add(self, x: F32, y: F32, own: float = 1.0) -> F32:
         """The residual: a branch's output, scaled where the model says so, is added."""
-        scale = self.config.branch_scale
+        scale = self.config.branch_scale * own
         if self.config.branch_norms == "none":
             scale *= self.config.stream_scale
         return store(x + (y if scale == 1 else y * np.float32(scale)))
@@ -151,6 +167,8 @@ class Oracle:
         if recurrent.kind == "short_conv":
             b, c, own = (self._linear(x, f"{name}.{part}") for part in "bcx")
             return self._linear(short_conv(b, c, own, self.weights[f"{name}.taps.v"]), f"{name}.o")
+        if recurrent.kind == "selective_scan":
+            return self._linear(self._scan(x, name, recurrent), f"{name}.o")
         mixed = gated_delta(
             {part: self._linear(x, f"{name}.{part}") for part in "qkvzab"},
             {part: self.weights[f"{name}.taps.{part}"] for part in "qkv"},
@@ -160,10 +178,30 @@ class Oracle:
         )
         return self._linear(mixed, f"{name}.o")
 
+    def _scan(self, x: F32, name: str, recurrent: RecurrentConfig) -> F32:
+        taps = {part: self.weights[f"{name}.taps.{part}"] for part in "qkv"}
+        none = np.float32(0)
+        mixed = selective_scan(
+            {part: self._linear(x, f"{name}.{part}") for part in "qkvaz"},
+            taps,
+            {part: self.weights.get(f"{name}.taps.{part}.bias", none) for part in "qkv"},
+            *(self.weights[f"{name}.{part}"] for part in ("a_log", "dt_bias", "d")),
+            recurrent.key_heads,
+            recurrent.limits,
+            dict(zip("qkvaz", recurrent.factors, strict=True)),
+        )
+        if not recurrent.normed:
+            return mixed
+        gamma, config = self.weights[f"{name}.norm.gamma"], self.config
+        return norm_groups(mixed, gamma, recurrent.key_heads, config.heads, config.norm_eps)
+
     def _attention(self, x: F32, layer: int) -> F32:
-        config, name = self.config, f"layer.{layer}"
-        if config.recurs(layer):
+        if self.config.recurs(layer):
             return self._recurrence(x, layer)
+        return self._own_attention(x, layer)
+
+    def _own_attention(self, x: F32, layer: int) -> F32:
+        config, name = self.config, f"layer.{layer}"
         q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
         if config.head_norms != "none":
             norm = norm_heads if config.head_norms == "heads" else norm_row
@@ -218,6 +256,7 @@ class Oracle:
         if self.config.gated:
             gate = self._linear(x, f"{name}.gate")
             geglu = self.config.activation == "gelu_tanh"
+            gate = gate * np.float32(self.config.gate_scale)
             inner = store((gelu(gate, "tanh") if geglu else silu(gate)) * up)
         else:
             inner = activate(up, self.config.activation)
@@ -287,7 +326,7 @@ class Oracle:
         total = np.float32(0)
         for expert in chosen:
             total = total + scores[expert]
-        total = total + np.float32(1e-20) if experts.renormalize else one
+        total = total + np.float32(how.least) if experts.renormalize else one
         return {e: scores[e] / total * np.float32(how.factor) for e in chosen}
 
 

@@ -59,11 +59,17 @@ def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
         own = order[:, -module.top_k] - order[:, -module.top_k - 1]
         margins.append(np.minimum(margin, own) / scores.std())
 
+    def note_biased(module: Any, arguments: Any, found: Any) -> None:
+        scores = found[0].sigmoid().numpy()
+        order = np.sort(scores + arguments[1].numpy(), axis=1)
+        margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / scores.std())
+
     for module in model.modules():
         name = type(module).__name__.lower()
         if name.endswith("topkrouter"):
             by_sigmoid = hasattr(module, "e_score_correction_bias")
-            module.register_forward_hook(note_sigmoid if by_sigmoid else note)
+            biased = note_biased if hasattr(module, "use_expert_bias") else note
+            module.register_forward_hook(note_sigmoid if by_sigmoid else biased)
 
 
 def reference_logits(

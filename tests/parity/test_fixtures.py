@@ -159,6 +159,34 @@ def choice_bias_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
     return config
 
 
+def scan(**fields: object) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.recurrent is not None
+        return replace(config, recurrent=replace(config.recurrent, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def scaled(name: str, factor: float) -> Change:
+    """A tensor of a layer times a factor."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[name] = weights[name] * np.float16(factor)
+        return config
+
+    return change
+
+
+def exchanged(one: str, other: str) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[one], weights[other] = weights[other], weights[one]
+        return config
+
+    return change
+
+
+FALCONS, NEMOTRONS = ("falcon_h1", "falcon_h1_plain"), ("nemotron_h", "nemotron_h_pattern")
+GRANITES = ("granitemoehybrid", "granitemoehybrid_dense")
 ROPE = (
     "llama",
     "llama_gqa_tied",
@@ -169,6 +197,7 @@ ROPE = (
     "mistral",
 )
 MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
+HYBRID_MIXTURES = ("qwen3_5_moe", "qwen3_5_moe_stacked", "lfm2_moe", "lfm2_moe_plain")
 SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared", "glm4_moe", "glm4_moe_single")
 SIGMOID = ("glm4_moe", "glm4_moe_single")
 RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False),
@@ -240,6 +269,29 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("glm4_moe_single", "renormalized", experts(renormalize=True)),
     ("glm4_moe", "norms of q and k", setting(head_norms="none")),
     ("glm4_moe", "q bias", without("layer.1.q.bias")),
+    *((name, "the lowest are chosen", router_negated) for name in HYBRID_MIXTURES),
+    *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in HYBRID_MIXTURES),
+    ("qwen3_5_moe", "not renormalized", experts(renormalize=False)),
+    ("qwen3_5_moe_stacked", "its gate left out", experts(shared_gate=False)),
+    ("lfm2_moe", "not renormalized", experts(renormalize=False)),
+    ("lfm2_moe_plain", "factor left out", sigmoid(factor=1.0)),
+    *((name, "bias of the choice", choice_bias_negated) for name in ("lfm2_moe", "lfm2_moe_plain")),
+    *((name, "no norm", scan(normed=False)) for name in GRANITES),
+    *((name, "D left out", scaled("layer.1.mix.d", 0.0)) for name in GRANITES),
+    *((name, "decay's sign", scaled("layer.1.mix.a_log", -1.0)) for name in GRANITES),
+    *((name, "dt's bias", scaled("layer.1.mix.dt_bias", 0.0)) for name in GRANITES),
+    *((name, "B for C", exchanged("layer.1.mix.q", "layer.1.mix.k")) for name in GRANITES),
+    ("granitemoehybrid", "bias of the convolution", without("layer.1.mix.taps.v.bias")),
+    *((name, "another scan's factors", scan(factors=(1, 1, 1, 1, 1.5))) for name in FALCONS),
+    *((name, "scan alone", setting(mixer_scales=(1e-3, 1, 1))) for name in FALCONS),
+    *((name, "factor of the gate", setting(gate_scale=2.0)) for name in FALCONS),
+    *((name, "factor of scores", setting(score_factor=0.05)) for name in FALCONS),
+    *((name, "ReLU not squared", setting(activation="relu")) for name in NEMOTRONS),
+    *((name, "D left out", scaled("layer.2.mix.d", 0.0)) for name in NEMOTRONS),
+    ("falcon_h1", "no norm", scan(normed=False)),
+    ("nemotron_h_pattern", "no limit", scan(limits=(0.0, float("inf")))),
+    ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
+    ("granitemoehybrid_dense", "one group", scan(key_heads=1)),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
 ]
 

@@ -14,6 +14,7 @@ from lora_sdk.model.shapes import shape_json
 from lora_sdk.model.spec import ModelConfig, RopeConfig, SigmoidRouting
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
+from tests.hybrid_configs import HYBRID_CONFIGS
 from tests.moe_configs import MOE_CONFIGS
 from tests.position_configs import POSITION_CONFIGS
 from tools.family_table import family_table, with_table
@@ -29,7 +30,7 @@ def load(folder: Path, fields: dict[str, Any]) -> ModelConfig:
 YARN_FIELDS = {"rope_type": "yarn", "factor": 4.0}
 YARN = {"rope_parameters": None, "rope_scaling": YARN_FIELDS}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
-CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS, **MOE_CONFIGS}
+CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS, **MOE_CONFIGS, **HYBRID_CONFIGS}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen2", {"use_sliding_window": True, "sliding_window": -1}, "sliding_window is -1"),
     ("qwen2", {"use_sliding_window": True, "layer_types": ["full_attention"]}, "layer_types"),
@@ -322,3 +323,50 @@ def test_sigmoid_routing_and_dense_layers(tmp_path: Path) -> None:
     plain = load(tmp_path, {k: v for k, v in fields.items() if k not in absent})
     assert plain.experts is not None and plain.experts.sigmoid == SigmoidRouting()
     assert (plain.head_norms, plain.qkv_bias) == ("none", False)
+
+
+def test_scans_and_what_of_them_is_refused(tmp_path: Path) -> None:
+    granite = CONFIGS["granitemoehybrid"]
+    config = load(tmp_path, granite)
+    assert config.recurrent is not None and config.experts is not None and config.rope is not None
+    assert config.recurrent.layers == {0, 1, 3} and config.recurrent.limits == (0, float("inf"))
+    assert (config.recurrent.key_heads, config.recurrent.keys) == (1, 24)
+    old = {"layer_types": ["mamba", "mamba", "attention", "mamba"]}
+    assert load(tmp_path, {**granite, **old}) == config
+    spelled = {"time_step_limit": [0.0, {"__float__": "Infinity"}], "mamba_d_head": "auto"}
+    assert load(tmp_path, {**granite, **spelled}) == config
+    pattern = load(tmp_path, CONFIGS["nemotron_h_pattern"])
+    assert pattern.recurrent is not None and pattern.recurrent.layers == {2, 4}
+    assert (pattern.without_mixer, pattern.without_mlp) == ({1, 5}, {0, 2, 3, 4})
+    assert [pattern.planes(layer) > 0 for layer in range(6)] == [True, False, *[True] * 3, False]
+    falcon = load(tmp_path, CONFIGS["falcon_h1"])
+    assert falcon.recurrent is not None and falcon.recurrent.beside and falcon.attends(0)
+    for name, fields, match in (
+        ("granitemoehybrid", {"mamba_proj_bias": True}, "biases of its matmuls"),
+        ("granitemoehybrid", {"mamba_d_head": 15}, "18 heads with 288 columns together"),
+        ("granitemoehybrid", {"mamba_n_groups": 4}, "a divisor of mamba_n_heads 18"),
+        ("granitemoehybrid", {"time_step_limit": [0.2, 0.1]}, "the lower one first"),
+        ("granitemoehybrid", {"time_step_limit": "all"}, "two numbers"),
+        ("granitemoehybrid", {"position_embedding_type": "alibi"}, "rope, nope or null"),
+        ("falcon_h1", {"mamba_norm_before_gate": True}, "a norm behind the gate"),
+        ("falcon_h1", {"ssm_multipliers": [1, 2]}, "5 numbers"),
+        ("falcon_h1", {"attention_bias": True}, "biases of matmuls"),
+        ("nemotron_h_pattern", {"hybrid_override_pattern": "MEM*E"}, "experts are not supported"),
+        ("nemotron_h", {"residual_in_fp32": True}, "in FP32"),
+        ("nemotron_h", {"mlp_hidden_act": "gelu"}, "one of relu2"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=match):
+            load(tmp_path, {**CONFIGS[name], **fields})
+
+
+def test_experts_beside_recurrences(tmp_path: Path) -> None:
+    text = CONFIGS["qwen3_5_moe"]
+    config = load(tmp_path, text)
+    assert config.experts is not None and config.experts.renormalize and config.experts.shared_gate
+    outer = {"model_type": "qwen3_5_moe", "vision_config": {"hidden_size": 1}}
+    assert load(tmp_path, {**outer, "text_config": text}) == config
+    lfm2 = load(tmp_path, CONFIGS["lfm2_moe"])
+    assert lfm2.experts is not None and lfm2.experts.layers == {1, 2, 3} and lfm2.ffn == 200
+    assert lfm2.experts.sigmoid == SigmoidRouting(least=1e-6)
+    with pytest.raises(ModelError, match="without its bias"):
+        load(tmp_path, {**CONFIGS["lfm2_moe"], "use_expert_bias": False})

@@ -42,7 +42,7 @@ def run(kernels: str, logits: np.ndarray, bias: np.ndarray, fields: Fields) -> t
 
 
 def by_rule(
-    x: np.ndarray, bias: np.ndarray, groups: int, taken: int, k: int, divided: bool, factor: float
+    x: np.ndarray, bias: np.ndarray, groups: int, taken: int, k: int, divided: int, factor: float
 ) -> list[tuple[np.float32, int]]:
     def largest(values: Any, count: int) -> list[int]:
         known = [-np.inf if np.isnan(v) else v for v in values]
@@ -63,7 +63,7 @@ def by_rule(
     total = F(0)
     for e in chosen:
         total = total + s[e]
-    total = total + F(1e-20)
+    total = total + F([0, 1e-20, 1e-6][divided])
     return [((s[e] / total if divided else s[e]) * F(factor), e) for e in chosen]
 
 
@@ -88,8 +88,8 @@ def test_the_rule(
         bias = np.rint(bias * 2).astype(F)
         bias[draw.random(columns) < 0.1] = np.inf
         bias[draw.random(columns) < 0.1] = -np.inf
-    for divided, factor in ((True, 2.5), (False, 1.0)):
-        fields = {"b_line": groups | taken << 16, "extra": k, "first": int(divided),
+    for divided, factor in ((1, 2.5), (0, 1.0), (2, 0.5)):
+        fields = {"b_line": groups | taken << 16, "extra": k, "first": divided,
                   "scalar": bits(factor)}  # fmt: skip
         with np.errstate(all="ignore"):
             status, found = run(kernels, logits, bias, fields)
@@ -103,7 +103,7 @@ def test_the_rule(
 
 WRONG = [
     {"b_line": 0}, {"b_line": 5 | 1 << 16}, {"b_line": 12 | 12 << 16}, {"b_line": 4 | 5 << 16},
-    {"b_line": 4}, {"b_line": 4 | 1 << 16}, {"b_line": 0xFFFFFFFF}, {"first": 2},
+    {"b_line": 4}, {"b_line": 4 | 1 << 16}, {"b_line": 0xFFFFFFFF}, {"first": 3},
     {"scalar": 0}, {"scalar": bits(np.inf)}, {"scalar": bits(np.nan)}, {"scalar": bits(-1)},
     {"extra": 0}, {"extra": 33}, {"a_bank": abi.NO_BANK}, {"a_line": 1 << 30},
 ]  # fmt: skip

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from lora_host import abi
 from lora_host.errors import LinkError, ModelError, RequestError
+from lora_sdk.kv.header_queue import HeaderQueue
+from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache, pages_for
 from lora_sdk.step.rows import build_rows
 from tests.cache_calls import check_random_calls, feed, sees
@@ -293,3 +295,21 @@ def test_the_context_is_a_limit() -> None:
 @given(st.data())
 def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObject) -> None:
     check_random_calls(data, Bench(pages=1 + 14, scratch=24))
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_pages_that_a_commit_fills_stay_mapped_in_its_header(states: bool) -> None:
+    """Where boards compute states behind them: the next sequence of that number waits."""
+    queue = HeaderQueue(8, states)
+    queue.add(KvOp.table(0, 1, 5))
+    queue.add(KvOp.commit(0, 20, 0, 15), range(15))
+    queue.add(KvOp.length(0, 0))
+    for tile in (2, 1, 0):
+        queue.add(KvOp.table(0, tile, 7))
+    assert queue.fits == len(queue.next_header().kv_ops) == (5 if states else 6)
+    queue.carried()
+    assert len(queue.next_header().kv_ops) == (1 if states else 0)
+    queue.clear()
+    queue.add(KvOp.commit(0, 20, 0, 5), range(5))  # fills none
+    queue.add(KvOp.table(0, 0, 7))
+    assert queue.fits == 2

@@ -523,10 +523,12 @@ struct lora_vector {
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
  * ROUTE, ROUTE_CHOSEN, ROUTE_SIGMOID: x is FP32, y on-chip. ADD_GATED: y on-chip.
  * ROUTE_SIGMOID: a_line is the FP32 bias of the choice [columns]; b_line the groups and, times
- * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum, else
- * 0; `scalar` their factor, positive and finite. HEAD_SUMS, RMS_ROW: `extra` is d, the columns of
- * all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS writes those of the heads in columns
- * first .. first + columns - 1. */
+ * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum and
+ * 1e-20, 2 where by it and 1e-6, else 0; `scalar` their factor, positive and finite. HEAD_SUMS,
+ * RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS
+ * writes those of the heads in columns first .. first + columns - 1; without ONE_PLUS, a b_line
+ * above 0 takes head_dim's place. RELU: `extra` 2: y = relu(x)^2. SWIGLU: `scalar`, where not 0, is
+ * a factor of x, in FP32. */
 
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {
@@ -561,8 +563,9 @@ struct lora_attention {
 #define LORA_MAX_INT8_POSITIONS 133144 /* floor((2^31 - 1)/(127*127)) */
 
 enum lora_recurrence_form {
-    LORA_RECURRENCE_SHORT_CONV = 1, /* docs/numbers.md, 3.17 */
-    LORA_RECURRENCE_GATED_DELTA = 2 /* 3.18 */
+    LORA_RECURRENCE_SHORT_CONV = 1,    /* docs/numbers.md, 3.17 */
+    LORA_RECURRENCE_GATED_DELTA = 2,   /* 3.18 */
+    LORA_RECURRENCE_SELECTIVE_SCAN = 3 /* 3.20 */
 };
 
 /* A recurrence of the local KV heads; with each go key_heads key heads and value_heads value heads
@@ -570,6 +573,9 @@ enum lora_recurrence_form {
  * another, each of all local KV heads in order:
  *   SHORT_CONV   B, x [value_heads*value_columns]
  *   GATED_DELTA  q, k [key_heads*key_columns], v [value_heads*value_columns], a, b [value_heads]
+ *   SELECTIVE_SCAN  C, B [key_heads*key_columns], x [value_heads*value_columns], dt [value_heads];
+ *       where `sharing` KV heads read one key head, C and B of local KV head h are key head
+ *       (sharing_first + h)/sharing of those in x, and key_heads is 1
  * then, of the board's own columns y_first .. y_first + y_columns - 1 of the local KV heads'
  * values, C or z. y has these columns. Of a position the layer keeps, for each KV head, B*x, or q,
  * k, v, a, b: column c is value c mod head_dim of block c / head_dim of the position; block i is K
@@ -578,7 +584,14 @@ enum lora_recurrence_form {
  * of the planes behind those of the positions in the same order, byte by byte. The table, each row
  * in whole lines: FP16 [kernel] weights of the convolution over the columns of x's parts
  * (SHORT_CONV: of the last part; GATED_DELTA: of q, k, v); GATED_DELTA: FP32 A [value heads],
- * dt_bias [value heads], FP16 gamma [value_columns]. */
+ * dt_bias [value heads], FP16 gamma [value_columns]. SELECTIVE_SCAN, behind the weights over C, B,
+ * x: FP16 biases of their columns, FP32 A, dt_bias, D [value heads], struct lora_scan_constants. It
+ * has no eps. */
+struct lora_scan_constants {             /* FP32 */
+    float low, high;                     /* limits of the time step */
+    float of_c, of_b, of_x, of_dt, of_z; /* factors of the inputs */
+    float reserved;
+};
 struct lora_recurrence {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
@@ -590,8 +603,8 @@ struct lora_recurrence {
     uint32_t y_offset, y_stride;
     uint32_t y_first, y_columns;
     uint32_t table_line;
-    uint32_t eps; /* FP32 bits */
-    uint32_t reserved_2;
+    uint32_t eps;                    /* FP32 bits */
+    uint16_t sharing, sharing_first; /* 0: each KV head has key heads of its own */
 };
 
 struct lora_kv_store {
@@ -786,7 +799,9 @@ enum lora_kv_op_kind {
     LORA_KV_LENGTH = 2, /* length[sequence] = a; drops its uncommitted rows (new, forked, freed) */
     LORA_KV_COPY = 3,   /* first c positions of page a to page b, all layers and heads */
     LORA_KV_COMMIT = 4  /* path of c slots at index b of the path array, from length a; the other
-                           uncommitted rows of the sequence are dropped; c may be 0 */
+                           uncommitted rows of the sequence are dropped; c may be 0. Where a list has
+                           states (RECURRENCE) and it fills a page, no TABLE behind it in the same
+                           header is of that sequence's tiles up to there */
 };
 struct lora_kv_op { /* 16 bytes; done in order, before the rows */
     uint16_t kind;

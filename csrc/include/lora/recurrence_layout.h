@@ -7,8 +7,8 @@
 
 #include "abi.h"
 
-/* Of a KV head: columns of values, of those that go through the convolution, of those that a
- * position keeps, and of x, the gate left out. */
+/* Of a KV head: columns of values, of those that go through the convolution, and of those that a
+ * position keeps. */
 static inline uint32_t recurrence_values(const struct lora_recurrence *c) {
     return (uint32_t)c->value_heads * c->value_columns;
 }
@@ -17,13 +17,41 @@ static inline uint32_t recurrence_convolved(const struct lora_recurrence *c) {
     return 2u * c->key_heads * c->key_columns + recurrence_values(c);
 }
 
-static inline uint32_t recurrence_kept(const struct lora_recurrence *c) {
-    uint32_t gates = c->form == LORA_RECURRENCE_GATED_DELTA ? 2u * c->value_heads : 0;
-    return recurrence_convolved(c) + gates;
+/* Gates of a value head: a and b, or dt. */
+static inline uint32_t recurrence_gates(const struct lora_recurrence *c) {
+    if (c->form == LORA_RECURRENCE_SHORT_CONV) return 0;
+    return c->form == LORA_RECURRENCE_GATED_DELTA ? 2 : 1;
 }
 
-static inline uint32_t recurrence_inputs(const struct lora_recurrence *c) {
-    return c->form == LORA_RECURRENCE_GATED_DELTA ? recurrence_kept(c) : 2 * recurrence_values(c);
+static inline uint32_t recurrence_kept(const struct lora_recurrence *c) {
+    return recurrence_convolved(c) + recurrence_gates(c) * c->value_heads;
+}
+
+/* Key heads in a row of x, of all local KV heads. */
+static inline uint32_t recurrence_key_heads(const struct lora_list *list,
+                                            const struct lora_recurrence *c) {
+    if (c->sharing == 0) return (uint32_t)c->key_heads * list->kv_heads;
+    return (c->sharing_first + list->kv_heads - 1u) / c->sharing + 1u;
+}
+
+/* Which of them is key head `key` of a local KV head. */
+static inline uint32_t recurrence_key_head(const struct lora_recurrence *c, uint32_t head,
+                                           uint32_t key) {
+    return c->sharing == 0 ? head * c->key_heads + key : (c->sharing_first + head) / c->sharing;
+}
+
+/* Columns of x that go through the convolution, and all of x but the gate. */
+static inline uint32_t recurrence_row_convolved(const struct lora_list *list,
+                                                const struct lora_recurrence *c) {
+    uint32_t keys = recurrence_key_heads(list, c) * c->key_columns;
+    return 2u * keys + recurrence_values(c) * list->kv_heads;
+}
+
+static inline uint32_t recurrence_row(const struct lora_list *list,
+                                      const struct lora_recurrence *c) {
+    if (c->form == LORA_RECURRENCE_SHORT_CONV) return 2u * recurrence_values(c) * list->kv_heads;
+    return recurrence_row_convolved(list, c) +
+           recurrence_gates(c) * c->value_heads * list->kv_heads;
 }
 
 /* FP32 values of the state of a KV head. */
@@ -45,8 +73,10 @@ static inline uint32_t recurrence_planes(const struct lora_list *list,
 }
 
 struct recurrence_table { /* byte offsets in it */
-    uint32_t row;         /* bytes of a row of the convolution's weights */
+    uint32_t row;         /* bytes of a row of the convolution's weights, or of its biases */
+    uint32_t biases;      /* SELECTIVE_SCAN, as `skip` and `constants` */
     uint32_t decay, bias, gamma;
+    uint32_t skip, constants;
     uint32_t bytes;
 };
 
@@ -56,15 +86,18 @@ static inline uint32_t recurrence_lines(uint32_t bytes) {
 
 static inline struct recurrence_table recurrence_table(const struct lora_list *list,
                                                        const struct lora_recurrence *c) {
-    uint32_t heads = (uint32_t)list->kv_heads * c->value_heads;
-    struct recurrence_table t = {
-        .row = recurrence_lines(recurrence_convolved(c) * list->kv_heads * 2)};
-    t.decay = t.row * c->kernel;
-    t.bias = t.gamma = t.bytes = t.decay;
-    if (c->form != LORA_RECURRENCE_GATED_DELTA) return t;
-    t.bias = t.decay + recurrence_lines(heads * 4);
-    t.gamma = t.bias + recurrence_lines(heads * 4);
-    t.bytes = t.gamma + recurrence_lines(c->value_columns * 2u);
+    uint32_t heads = recurrence_lines((uint32_t)list->kv_heads * c->value_heads * 4);
+    struct recurrence_table t = {.row = recurrence_lines(recurrence_row_convolved(list, c) * 2)};
+    t.bytes = t.row * c->kernel;
+    if (c->form == LORA_RECURRENCE_SHORT_CONV) return t;
+    t.biases = t.bytes;
+    t.decay = t.biases + (c->form == LORA_RECURRENCE_SELECTIVE_SCAN ? t.row : 0);
+    t.bias = t.decay + heads;
+    t.gamma = t.skip = t.bias + heads;
+    t.constants = t.skip + heads;
+    t.bytes = c->form == LORA_RECURRENCE_GATED_DELTA
+                  ? t.gamma + recurrence_lines(c->value_columns * 2u)
+                  : t.constants + recurrence_lines(sizeof(struct lora_scan_constants));
     return t;
 }
 

@@ -65,6 +65,11 @@ static inline uint32_t lora_weight_unit(uint32_t weight_type) {
     return lora_gguf_is_super(high) ? 256 : 32;
 }
 
+/* Columns of a head of HEAD_SUMS and RMS_ROW. */
+static inline uint32_t lora_head_width(const struct lora_vector *v, const struct lora_list *list) {
+    return v->b_line && !(v->flags & LORA_FLAG_ONE_PLUS) ? v->b_line : list->head_dim;
+}
+
 /* The matrix that has an EMBED's tokens as columns (LORA_FLAG_TOKEN_BLOCKS). */
 static inline struct lora_matrix lora_token_matrix(const struct lora_vector *v,
                                                    uint32_t vocabulary) {

@@ -222,6 +222,7 @@ AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count,
 #define COLUMNS_TARGET AVX2
 #include "columns.h"
 #include "delta.h"
+#include "scan.h"
 
 const struct lora_variant lora_variant_avx2 = {
     .name = "avx2",
@@ -235,6 +236,7 @@ const struct lora_variant lora_variant_avx2 = {
     .few_rows = FEW_ROWS,
     .scale_columns = scale_columns,
     .delta = delta,
+    .scan = scan,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

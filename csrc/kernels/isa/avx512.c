@@ -145,6 +145,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 #define COLUMNS_TARGET AVX512
 #include "columns.h"
 #include "delta.h"
+#include "scan.h"
 
 const struct lora_variant lora_variant_avx512 = {
     .name = "avx512",
@@ -158,6 +159,7 @@ const struct lora_variant lora_variant_avx512 = {
     .few_rows = FEW_ROWS,
     .scale_columns = scale_columns,
     .delta = delta,
+    .scan = scan,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

@@ -143,6 +143,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
 #define COLUMNS_TARGET
 #include "columns.h"
 #include "delta.h"
+#include "scan.h"
 
 const struct lora_variant lora_variant_plain = {
     .name = "plain",
@@ -154,6 +155,7 @@ const struct lora_variant lora_variant_plain = {
     .row_cached = row,
     .scale_columns = scale_columns,
     .delta = delta,
+    .scan = scan,
     .add_biases = add_biases,
     .pack_panel = pack_panel,
     .panel = panel,

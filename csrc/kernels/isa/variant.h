@@ -48,6 +48,7 @@ struct lora_variant {
     void (*add_biases)(float *sums, uint32_t rows, const float *values);
 
     void (*delta)(const struct delta_step *step);
+    void (*scan)(const struct delta_step *step); /* of the selective scan; without beta */
 
     /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
     void (*pack_panel)(const uint16_t *const rows[4], uint32_t columns, float *x);

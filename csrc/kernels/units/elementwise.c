@@ -17,6 +17,7 @@ struct piece {
     float *x, *z; /* [count]; z of operations on two rows */
     uint32_t count;
     float scalar; /* the command's */
+    bool squared; /* RELU's */
 };
 
 static void residual(const struct piece *p) {
@@ -30,6 +31,7 @@ static void residual_scaled(const struct piece *p) {
 static void relu(const struct piece *p) {
     float *x = p->x;
     for (uint32_t i = 0; i < p->count; i++) x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
+    for (uint32_t i = 0; i < p->count && p->squared; i++) x[i] = x[i] * x[i];
 }
 
 static void gelu_tanh(const struct piece *p) {
@@ -40,7 +42,10 @@ static void gelu_erf(const struct piece *p) {
     p->variant->gelu(p->x, p->count, lora_gelu_erf_a, lora_gelu_erf_b);
 }
 
-static void swiglu(const struct piece *p) { p->variant->swiglu(p->x, p->z, p->count); }
+static void swiglu(const struct piece *p) {
+    for (uint32_t i = 0; i < p->count && p->scalar != 0.0f; i++) p->x[i] = p->x[i] * p->scalar;
+    p->variant->swiglu(p->x, p->z, p->count);
+}
 
 static void geglu(const struct piece *p) {
     gelu_tanh(p);
@@ -101,6 +106,7 @@ static void run_row(struct lora_job *job, uint32_t row, uint32_t thread) {
     const uint16_t *x = half_row(v->x_rows, row);
     uint16_t *y = half_row(v->y_rows, row);
     struct piece p = {.variant = job->variant, .scalar = float_of_bits(v->command->scalar)};
+    p.squared = v->command->extra == 2;
     p.x = v->x + 2ull * columns * thread;
     p.z = p.x + columns;
     bool by_table = operation->table && job->rows >= TABLE_ROWS && is_apart(x, y, columns);

@@ -1,5 +1,6 @@
-/* The gated delta rule: positions one after another, from the last state that a page holds.
- * docs/numbers.md, 3.18 and 3.19. */
+/* Recurrences with a state: positions one after another, from the last state that a page holds. The
+ * gated delta rule, and the selective scan, whose C, B, x and dt take the places of q, k, v and a.
+ * docs/numbers.md, 3.18 to 3.20. */
 #include <math.h>
 #include <string.h>
 
@@ -19,11 +20,14 @@ struct delta {
     const struct lora_variant *variant;
     const struct lora_recurrence *c;
     struct kept kept;
-    uint32_t key, group;           /* the key head in its KV head; value heads of it */
-    uint32_t keys, values;         /* columns of a head */
-    uint32_t columns;              /* that go through the convolution: q, k, v */
-    const float *decay, *bias;     /* of the value heads */
-    const uint16_t *gamma;         /* [values] */
+    uint32_t key, group;       /* the key head in its KV head; value heads of it */
+    uint32_t keys, values;     /* columns of a head */
+    uint32_t columns;          /* that go through the convolution: q, k, v */
+    const float *decay, *bias; /* of the value heads */
+    const uint16_t *gamma;     /* [values]; of the delta rule */
+    const float *skip;         /* of the value heads; of the scan, as what follows */
+    const struct lora_scan_constants *constants;
+    float *biases, *steps;         /* [columns]; [values], x times the time step */
     float *taps, *history, *mixed; /* [kernel][columns], likewise by position, [columns] */
     float *gates;                  /* a, b [2][group] of the position at hand */
     float *state, *base;           /* [group][keys][values]; behind the committed positions */
@@ -57,8 +61,13 @@ struct range {
     uint32_t first, count;
 };
 
+#define PARTS 5
+
+static bool scans(const struct delta *d) { return d->c->form == LORA_RECURRENCE_SELECTIVE_SCAN; }
+static uint32_t parts_of(const struct delta *d) { return 3 + recurrence_gates(d->c); }
+
 /* q, k, v, a and b of this key head among those of its KV head. */
-static void find_parts(const struct delta *d, struct range parts[5]) {
+static void find_parts(const struct delta *d, struct range parts[PARTS]) {
     const struct lora_recurrence *c = d->c;
     uint32_t keys = (uint32_t)c->key_heads * d->keys, values = recurrence_values(c);
     uint32_t head = d->key * d->group;
@@ -69,21 +78,30 @@ static void find_parts(const struct delta *d, struct range parts[5]) {
     parts[4] = (struct range){2 * keys + values + c->value_heads + head, d->group};
 }
 
-/* A row's columns into its slot: in x each part is that of all KV heads. */
+/* Where they begin in a row of x, whose parts are those of all KV heads; the first three of them
+ * in the convolution's weights, too. */
+static void find_firsts(const struct delta *d, uint32_t firsts[PARTS]) {
+    const struct lora_list *list = d->call->list;
+    const uint32_t all_keys = recurrence_key_heads(list, d->c) * d->keys;
+    const uint32_t values = recurrence_row_convolved(list, d->c);
+    const uint32_t head = d->kept.head * d->c->value_heads + d->key * d->group;
+    firsts[0] = recurrence_key_head(d->c, d->kept.head, d->key) * d->keys;
+    firsts[1] = all_keys + firsts[0];
+    firsts[2] = 2 * all_keys + head * d->values;
+    firsts[3] = values + head;
+    firsts[4] = values + (uint32_t)list->kv_heads * d->c->value_heads + head;
+}
+
+/* A row's columns into its slot. */
 static int keep(const struct delta *d, const uint16_t *x, uint32_t slot) {
-    struct range parts[5];
-    const uint32_t heads = d->call->list->kv_heads;
-    const uint32_t keys = (uint32_t)d->c->key_heads * d->keys, values = recurrence_values(d->c);
-    const uint32_t widths[5] = {keys, keys, values, d->c->value_heads, d->c->value_heads};
-    uint32_t before = 0; /* columns of the parts before, of a KV head */
+    struct range parts[PARTS];
+    uint32_t firsts[PARTS];
     int status = LORA_OK;
     find_parts(d, parts);
-    for (uint32_t i = 0; i < 5 && status == LORA_OK; i++) {
-        const uint16_t *from = x + (size_t)before * heads + (size_t)widths[i] * d->kept.head +
-                               (parts[i].first - before);
-        status = lora_kept_write(&d->kept, kept_slot(slot), parts[i].first, parts[i].count, from);
-        before += widths[i];
-    }
+    find_firsts(d, firsts);
+    for (uint32_t i = 0; i < parts_of(d) && status == LORA_OK; i++)
+        status = lora_kept_write(&d->kept, kept_slot(slot), parts[i].first, parts[i].count,
+                                 x + firsts[i]);
     return status;
 }
 
@@ -92,11 +110,11 @@ static float *history_of(const struct delta *d, uint32_t p) {
 }
 
 static int load(const struct delta *d, const struct visible *seen, uint32_t p) {
-    struct range parts[5];
+    struct range parts[PARTS];
     float *to = history_of(d, p);
     int status = LORA_OK;
     find_parts(d, parts);
-    for (uint32_t i = 0; i < 5 && status == LORA_OK; i++) {
+    for (uint32_t i = 0; i < parts_of(d) && status == LORA_OK; i++) {
         if (i == 3) to = d->gates;
         status = lora_kept_read(&d->kept, kept_at(seen, p), parts[i].first, parts[i].count, to);
         to += parts[i].count;
@@ -112,6 +130,14 @@ static int load_before(const struct delta *d, const struct visible *seen, uint32
     return status;
 }
 
+static void add_biases(const struct delta *d, float *sum) {
+    const struct lora_scan_constants *of = d->constants;
+    for (uint32_t i = 0; i < d->columns; i++) {
+        float factor = i < d->keys ? of->of_c : i < 2 * d->keys ? of->of_b : of->of_x;
+        sum[i] = sum[i] * factor + d->biases[i];
+    }
+}
+
 static void convolve(const struct delta *d, uint32_t p) {
     float *sum = d->mixed;
     for (uint32_t i = 0; i < d->columns; i++) sum[i] = 0.0f;
@@ -121,6 +147,7 @@ static void convolve(const struct delta *d, uint32_t p) {
         const float *taps = d->taps + (size_t)t * d->columns;
         for (uint32_t i = 0; i < d->columns; i++) sum[i] = sum[i] + taps[i] * held[i];
     }
+    if (scans(d)) add_biases(d, sum);
     for (uint32_t i = 0; i < d->columns; i++) sum[i] = silu32(sum[i]);
 }
 
@@ -141,14 +168,43 @@ static void norm_keys(const struct delta *d) {
 }
 
 /* --- the state -------------------------------------------------------------------------------- */
-/* d->output becomes o of value head `head` of the group. */
-static void advance_head(const struct delta *d, uint32_t head) {
+static float *values_of(const struct delta *d, uint32_t head) {
+    return d->mixed + 2 * d->keys + (size_t)head * d->values;
+}
+
+/* The same with the scan's rule. */
+static void scan_head(const struct delta *d, uint32_t head) {
+    const struct lora_scan_constants *of = d->constants;
+    float time = softplus(d->gates[head] * of->of_dt + d->bias[head]);
+    if (time < of->low) time = of->low;
+    if (time > of->high) time = of->high;
+    const float *x = values_of(d, head);
+    for (uint32_t j = 0; j < d->values; j++) d->steps[j] = x[j] * time;
     const struct delta_step step = {
         .state = d->state + (size_t)head * d->keys * d->values,
         .output = d->output,
         .q = d->mixed,
         .k = d->mixed + d->keys,
-        .v = d->mixed + 2 * d->keys + (size_t)head * d->values,
+        .v = d->steps,
+        .decay = exp32(d->decay[head] * time),
+        .keys = d->keys,
+        .values = d->values,
+    };
+    d->variant->scan(&step);
+}
+
+/* d->output becomes o of value head `head` of the group. */
+static void advance_head(const struct delta *d, uint32_t head) {
+    if (scans(d)) {
+        scan_head(d, head);
+        return;
+    }
+    const struct delta_step step = {
+        .state = d->state + (size_t)head * d->keys * d->values,
+        .output = d->output,
+        .q = d->mixed,
+        .k = d->mixed + d->keys,
+        .v = values_of(d, head),
         .decay = exp32(d->decay[head] * softplus(d->gates[head] + d->bias[head])),
         .beta = 1.0f / (1.0f + exp32(-d->gates[d->group + head])),
         .keys = d->keys,
@@ -167,7 +223,7 @@ static int prepare(const struct delta *d, const struct visible *seen, uint32_t p
     int status = load(d, seen, p);
     if (status != LORA_OK) return status;
     convolve(d, p);
-    norm_keys(d);
+    if (!scans(d)) norm_keys(d);
     return LORA_OK;
 }
 
@@ -190,10 +246,14 @@ static int begin_page(const struct delta *d, const struct visible *seen, uint32_
 }
 
 /* --- pages that a step has filled ------------------------------------------------------------- */
+static bool fills_page(const struct lora_kv_op *op) {
+    return op->kind == LORA_KV_COMMIT && ((uint64_t)op->a + op->c) / TILE != op->a / TILE;
+}
+
 static int save(const struct delta *d, const struct lora_kv_op *op) {
     uint32_t start = op->a / TILE * TILE, end = op->a + op->c;
     struct visible seen = {.committed = end};
-    if (op->kind != LORA_KV_COMMIT || end / TILE == op->a / TILE) return LORA_OK;
+    if (!fills_page(op)) return LORA_OK;
     if (op->sequence >= LORA_MAX_SEQUENCES) return LORA_ERR_KV;
     if (op->a > (uint64_t)d->call->list->max_tiles * TILE ||
         end > (uint64_t)d->call->list->max_tiles * TILE)
@@ -208,6 +268,19 @@ static int save(const struct delta *d, const struct lora_kv_op *op) {
     return status;
 }
 
+/* Whether an operation behind a commit maps anew one of the tiles up to the commit's end: their
+ * pages could no more be found. */
+static bool is_mapped_anew(const uint8_t *ops, uint32_t count, const struct lora_kv_op *commit) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct lora_kv_op op;
+        memcpy(&op, ops + i * sizeof op, sizeof op);
+        if (op.kind == LORA_KV_TABLE && op.sequence == commit->sequence &&
+            op.a < ((uint64_t)commit->a + commit->c) / TILE)
+            return true;
+    }
+    return false;
+}
+
 static int save_all(const struct delta *d) {
     const struct lora_step_state *state = d->call->state;
     const uint8_t *ops = call_at(d->call, d->call->list->control_bank, state->kv_ops_offset,
@@ -215,13 +288,33 @@ static int save_all(const struct delta *d) {
     int status = state->kv_op_count && !ops ? LORA_ERR_ADDRESS : LORA_OK;
     for (uint32_t i = 0; i < state->kv_op_count && status == LORA_OK; i++) {
         struct lora_kv_op op;
+        const uint8_t *behind = ops + (i + 1) * sizeof op;
         memcpy(&op, ops + i * sizeof op, sizeof op);
+        if (fills_page(&op) && is_mapped_anew(behind, state->kv_op_count - i - 1, &op))
+            return LORA_ERR_KV;
         status = save(d, &op);
     }
     return status;
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
+/* o of the columns `own`, gated by their z; the delta rule's is normed. */
+static void finish_delta(const struct delta *d, struct range own, const uint16_t *z) {
+    float sum = 0.0f, *o = d->output;
+    for (uint32_t j = 0; j < d->values; j++) sum = sum + o[j] * o[j];
+    float r = 1.0f / sqrtf(sum / (float)d->values + float_of_bits(d->c->eps));
+    o += own.first;
+    for (uint32_t i = 0; i < own.count; i++)
+        o[i] = ((o[i] * r) * half_to_float(d->gamma[own.first + i])) * silu32(half_to_float(z[i]));
+}
+
+static void finish_scan(const struct delta *d, uint32_t head, struct range own, const uint16_t *z) {
+    const float *x = values_of(d, head) + own.first, factor = d->constants->of_z;
+    float *o = d->output + own.first;
+    for (uint32_t i = 0; i < own.count; i++)
+        o[i] = (o[i] + d->skip[head] * x[i]) * silu32(half_to_float(z[i]) * factor);
+}
+
 /* y of value head `head` of the group, from d->output. */
 static void finish(struct lora_job *job, const struct delta *d, uint32_t row, uint32_t head) {
     const struct lora_recurrence *c = d->c;
@@ -230,17 +323,14 @@ static void finish(struct lora_job *job, const struct delta *d, uint32_t row, ui
     uint32_t first = base > c->y_first ? base : c->y_first;
     uint32_t stop = base + d->values < end ? base + d->values : end;
     if (first >= stop) return;
-    const uint16_t *z = half_row(job->recurrence.x, row) +
-                        (size_t)recurrence_inputs(c) * job->call->list->kv_heads;
-    float sum = 0.0f, *o = d->output;
-    for (uint32_t j = 0; j < d->values; j++) sum = sum + o[j] * o[j];
-    float r = 1.0f / sqrtf(sum / (float)d->values + float_of_bits(c->eps));
-    for (uint32_t i = first; i < stop; i++)
-        o[i - base] = ((o[i - base] * r) * half_to_float(d->gamma[i - base])) *
-                      silu32(half_to_float(z[i - c->y_first]));
+    const uint16_t *z = half_row(job->recurrence.x, row) + recurrence_row(job->call->list, c) +
+                        (first - c->y_first);
+    struct range own = {first - base, stop - first};
+    if (scans(d)) finish_scan(d, head, own, z);
+    else finish_delta(d, own, z);
     uint16_t *y = half_row(job->recurrence.y, row) + (first - c->y_first);
     job_count_nonfinite(job, row,
-                        job->variant->floats_to_halves(o + (first - base), stop - first, y));
+                        job->variant->floats_to_halves(d->output + own.first, own.count, y));
 }
 
 struct walk { /* where the state at hand is: behind which row, and which one's base is known */
@@ -286,22 +376,14 @@ static int run_row(struct lora_job *job, const struct delta *d, uint32_t index, 
     return status;
 }
 
-/* The weights of the convolution over this head's columns, as FP32. */
-static void widen_taps(const struct delta *d, const uint8_t *table, uint32_t row_bytes) {
-    const uint32_t heads = d->call->list->kv_heads;
-    const uint32_t keys = (uint32_t)d->c->key_heads * d->keys, values = recurrence_values(d->c);
-    const uint32_t firsts[3] = {keys * d->kept.head + d->key * d->keys,
-                                keys * heads + keys * d->kept.head + d->key * d->keys,
-                                2 * keys * heads + values * d->kept.head +
-                                    d->key * d->group * d->values};
+/* A row of the table over this head's columns, as FP32. */
+static void widen_row(const struct delta *d, const uint8_t *table, float *to) {
+    const uint16_t *row = (const uint16_t *)(const void *)table;
     const uint32_t counts[3] = {d->keys, d->keys, d->group * d->values};
-    for (uint32_t t = 0; t < d->c->kernel; t++) {
-        const uint16_t *row = (const uint16_t *)(const void *)(table + (size_t)t * row_bytes);
-        float *to = d->taps + (size_t)t * d->columns;
-        for (uint32_t part = 0; part < 3; part++)
-            for (uint32_t i = 0; i < counts[part]; i++)
-                *to++ = half_to_float(row[firsts[part] + i]);
-    }
+    uint32_t firsts[PARTS];
+    find_firsts(d, firsts);
+    for (uint32_t part = 0; part < 3; part++)
+        for (uint32_t i = 0; i < counts[part]; i++) *to++ = half_to_float(row[firsts[part] + i]);
 }
 
 static uint64_t floats_of(const struct lora_recurrence *c, struct delta *d) {
@@ -309,8 +391,8 @@ static uint64_t floats_of(const struct lora_recurrence *c, struct delta *d) {
     d->values = c->value_columns;
     d->group = c->value_heads / c->key_heads;
     d->columns = 2 * d->keys + d->group * d->values;
-    uint64_t floats = (2ull * c->kernel + 1) * d->columns + 2 * state_floats(d);
-    return (floats + 2ull * d->group + d->values + 15) / 16 * 16;
+    uint64_t floats = (2ull * c->kernel + 2) * d->columns + 2 * state_floats(d);
+    return (floats + 2ull * d->group + 2ull * d->values + 15) / 16 * 16;
 }
 
 static void open_delta(const struct lora_job *job, uint32_t item, uint32_t thread,
@@ -335,7 +417,14 @@ static void open_delta(const struct lora_job *job, uint32_t item, uint32_t threa
     d->base = d->state + state_floats(d);
     d->gates = d->base + state_floats(d);
     d->output = d->gates + 2 * d->group;
-    widen_taps(d, r->table, table.row);
+    d->steps = d->output + d->values;
+    d->biases = d->steps + d->values;
+    for (uint32_t t = 0; t < c->kernel; t++)
+        widen_row(d, r->table + (size_t)t * table.row, d->taps + (size_t)t * d->columns);
+    if (!scans(d)) return;
+    d->skip = (const float *)(const void *)(r->table + table.skip) + head;
+    d->constants = (const struct lora_scan_constants *)(const void *)(r->table + table.constants);
+    widen_row(d, r->table + table.biases, d->biases);
 }
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
@@ -348,12 +437,14 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     return status;
 }
 
-int lora_gated_delta_begin(struct lora_job *job) {
+int lora_recurrent_state_begin(struct lora_job *job) {
     struct recurrence_job *r = &job->recurrence;
     const struct lora_recurrence *c = r->command;
     struct delta d;
     if (c->key_heads == 0 || c->value_heads % c->key_heads || c->value_heads == 0 ||
         c->key_columns > LORA_MAX_RECURRENT_COLUMNS ||
+        (c->sharing && (c->form != LORA_RECURRENCE_SELECTIVE_SCAN || c->key_heads != 1 ||
+                        c->sharing_first >= c->sharing)) ||
         c->value_columns > LORA_MAX_RECURRENT_COLUMNS)
         return LORA_ERR_SIZE;
     r->floats = floats_of(c, &d);

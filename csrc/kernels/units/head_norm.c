@@ -4,6 +4,7 @@
 
 #include "isa/half.h"
 #include "job.h"
+#include "lora/weight_blocks.h"
 #include "norm_gamma.h"
 #include "isa/segments.h"
 
@@ -50,7 +51,7 @@ void lora_head_norm_each(struct lora_job *job, uint32_t row, float *x, float *z)
 
 void lora_head_norm_sums(struct lora_job *job, uint32_t row, float *x) {
     const struct lora_vector *c = job->vector.command;
-    uint32_t head_dim = job->call->list->head_dim, bad = 0;
+    uint32_t head_dim = lora_head_width(c, job->call->list), bad = 0;
     float *sums = float_row(job->vector.z_rows, row) + c->first / head_dim;
     load(job, row, x);
     for (uint32_t d = 0; d < c->columns; d += head_dim, sums++) {
@@ -65,7 +66,7 @@ void lora_head_norm_row(struct lora_job *job, uint32_t row, float *x, float *z) 
     const struct lora_vector *c = job->vector.command;
     const float *sums = float_row(job->vector.z_rows, row);
     float total = 0.0f;
-    for (uint32_t head = 0; head < c->extra / job->call->list->head_dim; head++)
+    for (uint32_t head = 0; head < c->extra / lora_head_width(c, job->call->list); head++)
         total = total + sums[head];
     load(job, row, x);
     job->variant->halves_to_floats(job->vector.gamma, c->columns, z);
@@ -98,7 +99,7 @@ int lora_head_norm_begin(struct lora_job *job) {
 int lora_head_row_begin(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
-    uint32_t head_dim = job->call->list->head_dim;
+    uint32_t head_dim = lora_head_width(c, job->call->list);
     if (head_dim == 0 || c->extra == 0 || c->extra > MAX_COLUMNS || c->extra % head_dim ||
         c->columns % head_dim || c->first % head_dim || (uint64_t)c->first + c->columns > c->extra)
         return LORA_ERR_SIZE;

@@ -50,8 +50,7 @@ static void finish(struct lora_job *job, uint32_t row, uint32_t head, const stru
     uint32_t first = base > c->y_first ? base : c->y_first;
     uint32_t stop = base + w->count < end ? base + w->count : end;
     if (first >= stop) return;
-    const uint16_t *gate = half_row(job->recurrence.x, row) +
-                           (size_t)recurrence_inputs(c) * job->call->list->kv_heads;
+    const uint16_t *gate = half_row(job->recurrence.x, row) + recurrence_row(job->call->list, c);
     for (uint32_t i = first; i < stop; i++)
         w->sum[i - base] = half_to_float(gate[i - c->y_first]) * w->sum[i - base];
     uint16_t *y = half_row(job->recurrence.y, row) + (first - c->y_first);
@@ -97,7 +96,7 @@ static int find_operands(struct lora_job *job) {
     struct recurrence_job *r = &job->recurrence;
     const struct lora_recurrence *c = r->command;
     const struct lora_list *list = job->call->list;
-    uint64_t inputs = (uint64_t)recurrence_inputs(c) * list->kv_heads + c->y_columns;
+    uint64_t inputs = (uint64_t)recurrence_row(list, c) + c->y_columns;
     r->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, inputs * 2, 2);
     r->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, 2ull * c->y_columns,
                         2);
@@ -119,6 +118,6 @@ int lora_recurrence_begin(struct lora_job *job) {
         return LORA_ERR_SIZE;
     int status = find_operands(job);
     if (status != LORA_OK) return status;
-    return c->form == LORA_RECURRENCE_GATED_DELTA ? lora_gated_delta_begin(job)
-                                                  : short_conv_begin(job);
+    return c->form == LORA_RECURRENCE_SHORT_CONV ? short_conv_begin(job)
+                                                 : lora_recurrent_state_begin(job);
 }

@@ -40,7 +40,7 @@ static void route(const struct lora_vector *c, const float *logits, struct lora_
 }
 
 /* --- ROUTE_SIGMOID ---------------------------------------------------------------------------- */
-#define LEAST_WEIGHT 1e-20f
+static const float least_weights[3] = {0.0f, 1e-20f, 1e-6f}; /* by `first` */
 
 static uint32_t groups_of(const struct lora_vector *c) { return c->b_line & 0xffff; }
 static uint32_t taken_groups_of(const struct lora_vector *c) { return c->b_line >> 16; }
@@ -83,7 +83,7 @@ static void route_sigmoid(const struct lora_vector *c, const float *logits, cons
     choose_in_groups(c, values, taken);
     for (uint32_t e = 0; e < c->columns; e++)
         if (taken[e]) sum = sum + p[e];
-    sum = sum + LEAST_WEIGHT;
+    sum = sum + least_weights[c->first];
     for (uint32_t e = 0; e < c->columns; e++)
         if (taken[e]) *chosen++ = (struct lora_chosen){(c->first ? p[e] / sum : p[e]) * factor, e};
 }
@@ -92,7 +92,7 @@ static bool sigmoid_fits(const struct lora_vector *c) {
     uint32_t groups = groups_of(c), each = groups ? c->columns / groups : 0;
     float factor = float_of_bits(c->scalar);
     return each && c->columns % groups == 0 && (groups == 1 || each > 1) &&
-           taken_groups_of(c) <= groups && taken_groups_of(c) * each >= c->extra && c->first <= 1 &&
+           taken_groups_of(c) <= groups && taken_groups_of(c) * each >= c->extra && c->first <= 2 &&
            factor > 0.0f && factor < INFINITY;
 }
 

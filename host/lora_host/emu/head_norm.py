@@ -21,6 +21,13 @@ def _heads(call: UnitCall, head_dim: int) -> F32:
     return x.astype(np.float32).reshape(call.row_count, c.columns // head_dim, head_dim)
 
 
+def _width(call: UnitCall) -> int:
+    """Columns of a head of HEAD_SUMS and RMS_ROW."""
+    c = call.command
+    own = 0 if c.flags & abi.FLAG_ONE_PLUS else int(c.b_line)
+    return own or int(call.list.head_dim)
+
+
 def _squares(x: F32) -> F32:
     """The sum of squares of each head by the segment rule: [rows, heads]."""
     parts: list[F32 | None] = []
@@ -56,7 +63,7 @@ def _rms_heads(call: UnitCall) -> None:
 
 def _head_sums(call: UnitCall) -> None:
     """S of each local head, at its global number."""
-    c, head_dim = call.command, call.list.head_dim
+    c, head_dim = call.command, _width(call)
     first, count = c.first // head_dim, c.columns // head_dim
     z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, c.extra // head_dim, np.float32)
     call.store_fp32(z[:, first : first + count], _squares(_heads(call, head_dim)))
@@ -64,7 +71,7 @@ def _head_sums(call: UnitCall) -> None:
 
 def _rms_row(call: UnitCall) -> None:
     """The local heads by the sum of all boards' heads, which are added in order."""
-    c, head_dim = call.command, call.list.head_dim
+    c, head_dim = call.command, _width(call)
     z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, c.extra // head_dim, np.float32)
     total = np.zeros(call.row_count, np.float32)
     for head in z.T:

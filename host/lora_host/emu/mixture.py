@@ -19,7 +19,8 @@ from lora_host.numerics import F32
 
 CHOSEN = abi.dtype("chosen")
 SCALE_BYTES = abi.dtype("row_scale").itemsize
-LEAST_WEIGHT = np.float32(1e-20)
+LEAST_WEIGHTS = np.array([0, 1e-20, 1e-6], np.float32)
+"""Added to the sum of a row's weights, by `first`."""
 ROWS = -1  # in a bank's place: rows of one expert
 
 
@@ -55,7 +56,7 @@ def route_sigmoid(call: UnitCall) -> None:
             total = np.zeros(len(logits), np.float32)
             for column in weights.T:
                 total = total + column
-            weights = weights / (total + LEAST_WEIGHT)[:, None]
+            weights = weights / (total + LEAST_WEIGHTS[c.first])[:, None]
         y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.extra, CHOSEN)
         y["weight"], y["expert"] = weights * call.fp32(c.scalar), chosen
 

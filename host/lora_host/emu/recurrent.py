@@ -1,4 +1,4 @@
-"""Recurrences in the place of attention (docs/numbers.md, 3.17 to 3.19), from the beginning of a
+"""Recurrences in the place of attention (docs/numbers.md, 3.17 to 3.20), from the beginning of a
 row's text each time: the states that pages hold are not read."""
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def recurrence(call: UnitCall) -> None:
         heads = [layer.kept(row, head) for head in range(call.list.kv_heads)]
         whole = np.concatenate([layer.values(head, kept) for head, kept in enumerate(heads)])
         gate = gates[i].astype(np.float32)
+        if layer.scans:
+            gate = gate * layer.factors[4]
         found[i] = gate * whole[own] if layer.short else whole[own] * _silu(gate)
     call.store_fp16(y, found)
 
@@ -56,37 +58,57 @@ class _Layer:
     def __init__(self, call: UnitCall) -> None:
         c, kv_heads = call.command, call.list.kv_heads
         self.call, self.short = call, c.form == abi.RECURRENCE_SHORT_CONV
+        self.scans = c.form == abi.RECURRENCE_SELECTIVE_SCAN
         self.each = _Columns(c.key_heads * c.key_columns, c.value_heads * c.value_columns,
                              0 if self.short else c.value_heads)  # fmt: skip
         keys, values, heads = self.each.keys, self.each.values, self.each.heads
-        self.parts = (values, values) if self.short else (keys, keys, values, heads, heads)
-        columns = sum(self.parts) * kv_heads + c.y_columns
+        gates = (heads,) * (1 if self.scans else 2)
+        self.parts = (values, values) if self.short else (keys, keys, values, *gates)
+        all_keys = keys * kv_heads
+        if c.sharing:
+            all_keys = ((c.sharing_first + kv_heads - 1) // c.sharing + 1) * c.key_columns
+        self.widths = tuple(all_keys if i < 2 and not self.short else part * kv_heads
+                            for i, part in enumerate(self.parts))  # fmt: skip
+        columns = sum(self.widths) + c.y_columns
         self.x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, columns, np.float16)
         self.convolved = 2 * keys + values
         self._read_table()
 
     def _read_table(self) -> None:
         call, c, kv_heads = self.call, self.call.command, self.call.list.kv_heads
-        at, size = c.table_line * LINE_BYTES, self.convolved * kv_heads
+        at, size = c.table_line * LINE_BYTES, sum(self.widths[: len(self._convolved_parts)])
         row = padded(2 * size)
         rows = call.view(c.table_bank, at, (c.kernel, row // 2), np.float16)[:, :size]
         self.taps = rows.astype(np.float32)
         if self.short:
             return
         at, heads = at + c.kernel * row, self.each.heads * kv_heads
+        if self.scans:
+            biases = call.view(c.table_bank, at, (size,), np.float16)
+            self.biases, at = biases.astype(np.float32), at + row
         self.decay = call.view(c.table_bank, at, (heads,), np.float32)
         at += padded(4 * heads)
         self.bias = call.view(c.table_bank, at, (heads,), np.float32)
         at += padded(4 * heads)
+        if self.scans:
+            self.skip = call.view(c.table_bank, at, (heads,), np.float32)
+            constants = call.view(c.table_bank, at + padded(4 * heads), (7,), np.float32)
+            self.limits, self.factors = constants[:2], constants[2:]
+            return
         gamma = call.view(c.table_bank, at, (c.value_columns,), np.float16)
         self.gamma = gamma.astype(np.float32)
 
     def _of_head(self, rows: NDArray[Any], head: int, parts: tuple[int, ...]) -> NDArray[Any]:
-        """The columns of one KV head; each part is that of all of them, one after another."""
-        found, start = [], 0
-        for part in parts:
-            found.append(rows[..., start + part * head : start + part * (head + 1)])
-            start += part * self.call.list.kv_heads
+        """The columns of one KV head; each part is that of all of them, one after another, and
+        keys may be shared by several."""
+        found: list[NDArray[Any]] = []
+        start, c = 0, self.call.command
+        for part, width in zip(parts, self.widths, strict=False):
+            own = head
+            if c.sharing and len(found) < 2:
+                own = (c.sharing_first + head) // c.sharing
+            found.append(rows[..., start + part * own : start + part * (own + 1)])
+            start += width
         return np.concatenate(found, axis=-1)
 
     def keep(self, i: int, slot: int, head: int) -> None:
@@ -140,7 +162,7 @@ class _Layer:
         if self.short:
             mixed: F32 = self._convolve(kept[-len(taps) :], taps)[-1]
             return mixed
-        return self._delta(head, kept, taps)
+        return (self._scan if self.scans else self._delta)(head, kept, taps)
 
     @property
     def _convolved_parts(self) -> tuple[int, ...]:
@@ -156,6 +178,29 @@ class _Layer:
             if back < len(x):
                 total[back:] = total[back:] + weights * x[: len(x) - back]
         return total
+
+    def _scan(self, head: int, kept: F32, taps: F32) -> F32:
+        """o + D*x; C, B and x are where the delta rule has q, k and v."""
+        command, keys, values = self.call.command, self.each.keys, self.each.values
+        sums = self._convolve(kept[:, : self.convolved], taps)
+        factors = np.repeat(self.factors[:3], (keys, keys, values))
+        biases = self._of_head(self.biases, head, self._convolved_parts)
+        mixed = _silu(sums * factors + biases)
+        c, b = (mixed[:, at : at + keys].reshape(len(kept), command.key_heads, -1)
+                for at in (0, keys))  # fmt: skip
+        x = mixed[:, 2 * keys :].reshape(len(kept), command.value_heads, -1)
+        first = head * command.value_heads
+        own = slice(first, first + command.value_heads)
+        time = _softplus(kept[:, self.convolved :] * self.factors[3] + self.bias[own])
+        low, high = self.limits
+        time = np.where(time < low, low, time).astype(np.float32)
+        time = np.where(time > high, high, time).astype(np.float32)
+        decay = exp32(self.decay[own] * time)
+        group = command.value_heads // command.key_heads
+        c, b = (np.repeat(one, group, axis=1) for one in (c, b))
+        out = _selective(c, b, x * time[:, :, None], decay)
+        found: F32 = out + self.skip[own][:, None] * x[-1]
+        return found.reshape(-1)
 
     def _delta(self, head: int, kept: F32, taps: F32) -> F32:
         c, keys = self.call.command, self.each.keys
@@ -178,6 +223,18 @@ class _Layer:
         r = ONE / np.sqrt(total / np.float32(c.value_columns) + self.call.fp32(c.eps))
         normed: F32 = (out * r[:, None]) * self.gamma
         return normed.reshape(-1)
+
+
+def _selective(c: F32, b: F32, v: F32, decay: F32) -> F32:
+    """o [heads, columns] of the last position; C, B, v [positions, heads, columns]."""
+    state: F32 = np.zeros((*b.shape[1:], v.shape[2]), np.float32)
+    out: F32 = np.zeros(v.shape[1:], np.float32)
+    for at in range(len(b)):
+        out = np.zeros(v.shape[1:], np.float32)
+        for i in range(b.shape[2]):
+            state[:, i] = state[:, i] * decay[at][:, None] + b[at, :, i, None] * v[at]
+            out = out + state[:, i] * c[at, :, i, None]
+    return out
 
 
 def _scan(q: F32, k: F32, v: F32, beta: F32, decay: F32) -> F32:

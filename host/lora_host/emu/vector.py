@@ -131,7 +131,9 @@ def _softcap(call: UnitCall) -> None:
 
 
 def _relu(call: UnitCall) -> None:
-    _store(call, numerics.relu(_x(call)))
+    found = numerics.relu(_x(call))
+    with numerics.quiet():
+        _store(call, found * found if call.command.extra == 2 else found)
 
 
 def _gelu_tanh(call: UnitCall) -> None:
@@ -143,7 +145,9 @@ def _gelu_erf(call: UnitCall) -> None:
 
 
 def _swiglu(call: UnitCall) -> None:
-    _store(call, numerics.silu(_x(call)) * _z(call))
+    factor = call.fp32(call.command.scalar)
+    gate = _x(call) * factor if factor else _x(call)
+    _store(call, numerics.silu(gate) * _z(call))
 
 
 def _geglu(call: UnitCall) -> None:

@@ -249,6 +249,7 @@ package abi_types;
   parameter logic [31:0] LORA_MAX_INT8_POSITIONS = 32'h20818;
   parameter logic [31:0] LORA_RECURRENCE_SHORT_CONV = 32'h1;
   parameter logic [31:0] LORA_RECURRENCE_GATED_DELTA = 32'h2;
+  parameter logic [31:0] LORA_RECURRENCE_SELECTIVE_SCAN = 32'h3;
   parameter logic [31:0] LORA_SPAN_ALL = 32'h0;
   parameter logic [31:0] LORA_SPAN_STAGE = 32'h1;
   parameter logic [31:0] LORA_SPAN_TO_NEXT = 32'h2;

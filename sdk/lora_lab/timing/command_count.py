@@ -23,6 +23,7 @@ from lora_sdk.model.operations import (
     GateHeads,
     Matmul,
     Norm,
+    NormGroups,
     NormHeads,
     Operation,
     PackSelected,
@@ -93,6 +94,12 @@ class _Counter:
         """Heads normed by themselves need no sums of a row and no exchange."""
         return 2 + self.exchanges if norm.whole else 1
 
+    def norm_groups(self, norm: NormGroups) -> int:
+        """Sums, their exchange, each group of the largest share."""
+        heads = -(-self.config.heads // self.boards)
+        each = self.config.heads // norm.groups
+        return 1 + self.exchanges + min(norm.groups, -(-heads // each))
+
     def matmul(self, matmul: Matmul) -> int:
         found = self.experts(matmul)
         if self.adapter is not None and matmul.adapts:
@@ -123,6 +130,7 @@ class _Counter:
 COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
     Norm: _Counter.norm,
     NormHeads: _Counter.norm_heads,
+    NormGroups: _Counter.norm_groups,
     Matmul: _Counter.matmul,
     ExpertMatmul: _Counter.experts,
     StoreKv: _Counter.store,

@@ -45,6 +45,7 @@ from lora_sdk.model.operations import (
     GateHeads,
     Matmul,
     Norm,
+    NormGroups,
     NormHeads,
     Operation,
     PackSelected,
@@ -298,6 +299,14 @@ class _Builder:
         cycles = costs.norm_cycles(self.machine, self.rows, columns, layer_norm=False)
         self._norm(f"{norm.part} norm", cycles, exchanged=norm.whole)
 
+    def norm_groups(self, norm: NormGroups) -> None:
+        """The largest share's columns, as of a norm of heads."""
+        recurrent = self.config.recurrent
+        assert recurrent is not None
+        columns = math.ceil(recurrent.values * self.heads / self.config.heads)
+        cycles = costs.norm_cycles(self.machine, self.rows, columns, layer_norm=False)
+        self._norm("norm of groups", cycles, exchanged=True)
+
     def _norm(self, what: str, cycles: float, exchanged: bool) -> None:
         machine = self.machine
         self._add(unit=VFU, category=VECTOR, what=what, start=machine.start_cycles, compute=cycles)
@@ -369,9 +378,9 @@ class _Builder:
         """Modelled as the moves of what positions keep: those that a row reads, and the state."""
         config = self.config
         assert config.recurrent is not None
-        columns = config.recurrent.kernel * config.recurrent.columns
-        state = config.recurrent.state_bytes / FP16_BYTES
-        size = (columns + state) * FP16_BYTES * self.kv_heads / config.kv_heads
+        columns = config.recurrent.kernel * config.recurrent.columns(config.kv_heads)
+        state = config.recurrent.state_bytes / FP16_BYTES / config.kv_heads
+        size = (columns + state) * FP16_BYTES * self.kv_heads
         self._moves(f"recurrence {recur.kind}", self.rows * math.ceil(size / abi.LINE_BYTES))
 
     def _by_columns(self, what: str, op: int, columns: float) -> None:
@@ -454,6 +463,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     AddPosition: _Builder.add_position,
     Norm: _Builder.norm,
     NormHeads: _Builder.norm_heads,
+    NormGroups: _Builder.norm_groups,
     Matmul: _Builder.matmul,
     Rope: _Builder.rope,
     StoreKv: _Builder.store,

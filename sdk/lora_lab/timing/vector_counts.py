@@ -49,12 +49,13 @@ def _of_row(command: Vector, head_dim: int) -> Counts:
         heads = columns // extra
         return {"row": 1, "group": heads, "chunk": heads * ceil(extra / CHUNK), "element": columns}
     if op in HEAD_SUMS:
-        width = extra if op == abi.VEC_RMS_HEADS else head_dim
+        width = extra if op == abi.VEC_RMS_HEADS else command.b_line or head_dim
         heads, found = columns // width, segments(width)
         return {"row": 1, "group": heads, "segment": heads * len(found),
                 "chunk": heads * _chunks(found), "element": columns}  # fmt: skip
     if op in RECORD_FOLDS:
-        records = extra if op == abi.VEC_QUANTIZE_ROW else extra // head_dim
+        own = 0 if command.flags & abi.FLAG_ONE_PLUS else command.b_line
+        records = extra if op == abi.VEC_QUANTIZE_ROW else extra // (own or head_dim)
         return {"row": 1, "chunk": chunks, "element": records}
     if op in ROW_FOLDS or op == abi.VEC_PERMUTE:
         return {"row": 1, "chunk": chunks, "element": columns}

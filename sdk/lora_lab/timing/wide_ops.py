@@ -41,6 +41,7 @@ from lora_sdk.model.operations import (
     GateHeads,
     Matmul,
     Norm,
+    NormGroups,
     NormHeads,
     Operation,
     PackSelected,
@@ -290,6 +291,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     ExpertMatmul: _Builder.refuse,
     AddGated: _Builder.refuse,
     Recur: _Builder.refuse,
+    NormGroups: _Builder.refuse,
     GateHeads: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow

@@ -196,6 +196,8 @@ class Recurrence(Command):
     table_bank: int
     table_line: int
     eps: int
+    sharing: int = 0
+    sharing_first: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ def lower(
     """The command list of board `rank`. `scales` are those of a quantized model's activations.
     ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
-    by_layer = plan.overlay.channels > 0
+    by_layer = plan.overlay.channels > 0 and all(map(config.planes, part.stage.layers))
     first = config.planes(part.stage.layers.start) if by_layer else 0
     part.moved = part.builder.emit(KvCommit, None, what="kv commit", layers=first)
     stream = lower_operations(part, part.block.before, lower_received(part))

@@ -9,7 +9,7 @@ from typing import Any
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import KvStore, MoveRows, Recurrence, Vector, float_bits
+from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
     qkv_columns,
@@ -20,14 +20,16 @@ from lora_sdk.compile.kv_quantize import (
 )
 from lora_sdk.compile.matmul import lower_matmul
 from lora_sdk.compile.parts import Lowering
+from lora_sdk.compile.recurrence import norm_groups, recur
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
-from lora_sdk.plan.partition import axis_columns, shares_segments
+from lora_sdk.plan.partition import shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
+    "relu2": abi.VEC_RELU,
     "gelu_tanh": abi.VEC_GELU_TANH,
     "gelu_erf": abi.VEC_GELU_ERF,
 }
@@ -39,10 +41,8 @@ SLOPES = {
     "bloom": abi.SLOPE_DISTANCE,
     "falcon": abi.SLOPE_BF16_POSITION,
 }
-RECURRENCES = {
-    "short_conv": abi.RECURRENCE_SHORT_CONV,
-    "gated_delta": abi.RECURRENCE_GATED_DELTA,
-}
+LEAST_WEIGHTS = {1e-20: 1, 1e-6: 2}
+"""What is added to the sum of a row's weights -> how a command says so."""
 NORMS = {
     "layernorm": ("layer norm", abi.VEC_LN_SUMS, abi.VEC_LN_APPLY),
     "rmsnorm": ("rms norm", abi.VEC_RMS_SUMS, abi.VEC_RMS_APPLY),
@@ -287,35 +287,6 @@ def _gate_heads(part: Lowering, after: Event | None, gate: ops.GateHeads) -> Eve
     )
 
 
-def _recur(part: Lowering, after: Event | None, recur: ops.Recur) -> Event | None:
-    config, recurrent, share = part.config, part.config.recurrent, part.board.share
-    assert recur.layer is not None and recurrent is not None
-    table, columns = part.board.tables[recur.table], part.columns(recur.target)
-    held = axis_columns(config, share, "mixed_values")
-    heads = max(1, recurrent.value_heads // config.kv_heads)
-    assert after is not None and after.unit == Recurrence.UNIT  # its matmul, on the same unit
-    return part.builder.emit(
-        Recurrence,
-        part.moved,
-        what=f"recurrence {recur.kind}",
-        form=RECURRENCES[recur.kind],
-        kernel=recurrent.kernel,
-        kv_layer=part.kv_layer(recur.layer),
-        planes=config.planes(recur.layer),
-        key_heads=recurrent.key_heads // config.kv_heads,
-        value_heads=heads,
-        key_columns=recurrent.keys // recurrent.key_heads if recurrent.key_heads else 0,
-        value_columns=recurrent.values // config.kv_heads // heads,
-        y_first=columns.start - held.start,
-        y_columns=len(columns),
-        table_bank=table.bank,
-        table_line=table.line,
-        eps=float_bits(recur.eps),
-        **part.address("x", part.own(recur.source)),
-        **part.address("y", part.own(recur.target)),
-    )
-
-
 def _pack_queries(part: Lowering, after: Event | None, attend: ops.Attend) -> Event:
     """The selected rows of q, in place."""
     rows, size = query_rows(part, attend.source)
@@ -343,8 +314,10 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
         op = GATED[activate.kind]
         half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
         fields |= part.address("z", half)
+        fields["scalar"] = 0 if activate.scale == 1 else float_bits(activate.scale)
     else:
         op = ACTIVATIONS[activate.kind]
+        fields["extra"] = 2 if activate.kind == "relu2" else 0
     return part.builder.emit(
         Vector,
         after,
@@ -425,7 +398,7 @@ def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | Non
         op = abi.VEC_ROUTE_SIGMOID
         fields = {
             "scalar": float_bits(route.sigmoid.factor),
-            "first": int(route.renormalize),
+            "first": LEAST_WEIGHTS[route.sigmoid.least] if route.renormalize else 0,
             **part.table_a(route.bias),
             "b_line": route.sigmoid.groups | route.sigmoid.taken << 16,
         }
@@ -486,7 +459,8 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.Rope: _rope,
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
-    ops.Recur: _recur,
+    ops.Recur: recur,
+    ops.NormGroups: norm_groups,
     ops.GateHeads: _gate_heads,
     ops.Activate: _activate,
     ops.AddResidual: _add_residual,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lora_host import abi
 from lora_sdk.kv.kv_op import KvOp
 
 
@@ -22,9 +23,11 @@ class HeaderQueue:
     Queued operations free `leaving_slots` and `leaving_pages`. These become free once a completed
     step has carried every operation queued with them: a redone step reads them again."""
 
-    def __init__(self, max_ops: int) -> None:
-        """`max_ops`: max operations per header."""
-        self.max_ops = max_ops
+    def __init__(self, max_ops: int, states: bool = False) -> None:
+        """`max_ops`: max operations per header. `states`: boards compute what is behind the pages
+        that a header's commits fill (docs/numbers.md, 3.19), by the page tables behind all of its
+        operations. So none of them may map a tile anew that a commit before it has counted."""
+        self.max_ops, self._states = max_ops, states
         self.clear()
 
     def clear(self) -> None:
@@ -42,9 +45,24 @@ class HeaderQueue:
         """Queue an operation. `path`: that of a commit; `next_header` sets its index."""
         self.ops.append((op, tuple(path)))
 
+    @property
+    def fits(self) -> int:
+        """How many of the oldest operations one header holds."""
+        if not self._states:
+            return min(len(self.ops), self.max_ops)
+        tiles: dict[int, int] = {}  # sequence -> its tiles of which a commit has filled pages
+        for at, (op, _) in enumerate(self.ops[: self.max_ops]):
+            if op.kind == abi.KV_TABLE and op.a < tiles.get(op.sequence, 0):
+                return at
+            if op.kind == abi.KV_COMMIT and op.a // abi.TILE_POSITIONS < (
+                op.a + op.c
+            ) // abi.TILE_POSITIONS:  # fmt: skip
+                tiles[op.sequence] = (op.a + op.c) // abi.TILE_POSITIONS
+        return min(len(self.ops), self.max_ops)
+
     def next_header(self) -> Header:
         """The oldest operations, as many as one header holds."""
-        taken = self.ops[: self.max_ops]
+        taken = self.ops[: self.fits]
         header = Header([], [])
         for op, path in taken:
             moved = bool(path) and op.b != len(header.path)

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
 
 
-def kv_limits(plan: Plan) -> tuple[int, int, int, int, int]:
+def kv_limits(plan: Plan) -> tuple[int, int, int, int, int, bool]:
     """The first arguments of KvCache: pages, sequences, scratch slots, positions of a sequence, KV
-    operations of a step."""
+    operations of a step, whether layers have states."""
     scratch = plan.overlay.max_scratch
-    return plan.page_count, plan.max_sequences, scratch, plan.context, abi.MAX_KV_OPS
+    recurrent = plan.config.recurrent
+    states = recurrent is not None and recurrent.state_bytes > 0
+    return plan.page_count, plan.max_sequences, scratch, plan.context, abi.MAX_KV_OPS, states

@@ -67,17 +67,19 @@ class KvCache:
         max_scratch: int,
         context: int,
         max_ops: int,
+        states: bool = False,
         observer: SequenceObserver | None = None,
         window: int = 0,
         first_spilled: int | None = None,
     ) -> None:
-        """`window`: positions that a row sees in every layer, 0 for all. Pages before them are
-        given back. `first_spilled`: pages from there on are taken when no others are free."""
+        """`states`: as of HeaderQueue. `window`: positions that a row sees in every layer, 0 for
+        all; pages before them are given back. `first_spilled`: pages from there on are taken when
+        no others are free."""
         self.context = context
         self._window = window
         self._observer = observer
         self.max_sequences = max_sequences
-        self._queue = HeaderQueue(max_ops)
+        self._queue = HeaderQueue(max_ops, states)
         self._slots = SlotPool(max_scratch, self._queue)
         spilled = page_count if first_spilled is None else first_spilled
         self._pool = self.pool_type(pages_for(max_scratch), page_count, self._queue, spilled)
@@ -201,7 +203,7 @@ class KvCache:
     @property
     def more_than_a_header(self) -> bool:
         """Whether the queued operations need a step of their own before the next rows."""
-        return len(self._queue.ops) > self._queue.max_ops
+        return len(self._queue.ops) > self._queue.fits
 
     @property
     def leaving(self) -> bool:

@@ -44,9 +44,10 @@ class MappedKvCache(KvCache):
         max_scratch: int,
         context: int,
         max_ops: int,
+        states: bool = False,
         observer: SequenceObserver | None = None,
     ) -> None:
-        super().__init__(page_count, max_sequences, max_scratch, context, max_ops, observer)
+        super().__init__(page_count, max_sequences, max_scratch, context, max_ops, states, observer)
         self.found = 0  # positions that sequences started with, in all
         self._lost_pages: set[int] = set()  # written before the boards lost everything
 

@@ -3,6 +3,7 @@ weights, and of the gated delta rule what else is not a matmul's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from lora_sdk.plan.partition import Share, axis_columns
 from lora_sdk.plan.tensors import padded
 
 if TYPE_CHECKING:
-    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.model.spec import ModelConfig, RecurrentConfig
     from lora_sdk.model.stored import Stored
 
 Bytes = npt.NDArray[np.uint8]
@@ -39,21 +40,35 @@ def recurrence_table(weights: Weights, config: ModelConfig, share: Share, name: 
     finite."""
     recurrent = config.recurrent
     assert recurrent is not None
-    delta = recurrent.kind == "gated_delta"
-    taps = []
-    for part, axis in CONVOLVED if delta else CONVOLVED[-1:]:
-        columns = axis_columns(config, share, axis)
-        taps.append(_half(weights, f"{name}.taps.{part}", columns).T)
+    parts = CONVOLVED[-1:] if recurrent.kind == "short_conv" else CONVOLVED
+    columns = [(part, axis_columns(config, share, axis)) for part, axis in parts]
+    taps = [_half(weights, f"{name}.taps.{part}", own).T for part, own in columns]
     rows = np.concatenate(taps, axis=1)
     found = [pack_rows(rows, padded(rows.shape[1] * rows.itemsize)).reshape(-1)]
-    if delta:
-        heads = axis_columns(config, share, "mixed_heads")
-        decay = -exp32(_fp32(weights, f"{name}.a_log"))
-        for vector in (decay, _fp32(weights, f"{name}.dt_bias")):
-            found.append(_line(vector[heads.start : heads.stop]))
-        columns = range(recurrent.values // recurrent.value_heads)
-        found.append(_line(_half(weights, f"{name}.norm.gamma", columns)))
+    if recurrent.kind == "selective_scan":
+        biases = [_half(weights, f"{name}.taps.{part}.bias", own) if recurrent.biased
+                  else np.zeros(len(own), np.float16) for part, own in columns]  # fmt: skip
+        found.append(_line(np.concatenate(biases)))
+    if recurrent.kind != "short_conv":
+        found.extend(_state_vectors(weights, config, recurrent, share, name))
     return np.concatenate(found)
+
+
+def _state_vectors(
+    weights: Weights, config: ModelConfig, recurrent: RecurrentConfig, share: Share, name: str
+) -> Iterator[Bytes]:
+    """Of the value heads, then what follows by its kind."""
+    heads, scan = axis_columns(config, share, "mixed_heads"), recurrent.kind == "selective_scan"
+    vectors = [-exp32(_fp32(weights, f"{name}.a_log")), _fp32(weights, f"{name}.dt_bias")]
+    if scan:
+        vectors.append(_fp32(weights, f"{name}.d"))
+    for vector in vectors:
+        yield _line(vector[heads.start : heads.stop])
+    if scan:
+        yield _line(np.array([*recurrent.limits, *recurrent.factors, 0], np.float32))
+    else:
+        columns = range(recurrent.values // recurrent.value_heads)
+        yield _line(_half(weights, f"{name}.norm.gamma", columns))
 
 
 def _half(weights: Weights, name: str, columns: range) -> npt.NDArray[np.float16]:

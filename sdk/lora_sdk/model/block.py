@@ -28,6 +28,7 @@ from lora_sdk.model.operations import (
     GateHeads,
     Matmul,
     Norm,
+    NormGroups,
     NormHeads,
     Operation,
     Output,
@@ -127,8 +128,13 @@ MIX: Mapping[Recurrence, Buffer] = {
         "mix",
         ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
     ),
+    "selective_scan": Buffer(
+        "mix", ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed")
+    ),
 }
-MIX_PARTS: Mapping[Recurrence, str] = {"short_conv": "bxc", "gated_delta": "qkvabz"}
+MIX_PARTS: Mapping[Recurrence, str] = {
+    "short_conv": "bxc", "gated_delta": "qkvabz", "selective_scan": "qkvaz",
+}  # fmt: skip
 """Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
@@ -230,7 +236,7 @@ class _Description:
 
     def _layer(self, layer: int) -> Iterator[Operation]:
         attention, mlp = tuple(self._attention(layer)), tuple(self._mlp(layer))
-        add = self._add(layer)
+        add = self._add(layer, self.config.mixer_scales[1 if self.config.recurs(layer) else 0])
         before = {
             name: self._norm(f"layer.{layer}.{name}", self._stream, INPUT, layer)
             for name in ("attn_norm", "mlp_norm")
@@ -247,16 +253,20 @@ class _Description:
                 first = (before[f"{name}_norm"],) if both else ()
                 yield from (*first, *branch, behind, add)
         elif self.config.norm_first:  # x + branch(n(x))
-            yield from (before["attn_norm"], *attention, add, before["mlp_norm"], *mlp, add)
+            if layer not in self.config.without_mixer:
+                yield from (before["attn_norm"], *attention, add)
+            if layer not in self.config.without_mlp:
+                last = self._add(layer, self.config.mixer_scales[2])
+                yield from (before["mlp_norm"], *mlp, last)
         else:  # n(x + branch(x))
             for name, branch in (("attn_norm", attention), ("mlp_norm", mlp)):
                 yield from (*branch, add)
                 yield self._norm(f"layer.{layer}.{name}", RESIDUAL, self._stream, layer)
 
-    def _add(self, layer: int) -> AddResidual:
-        """Norms after the sums read the sum in another buffer than they write. Norms of branches
-        have scaled these for the stream."""
-        scale = self.config.branch_scale
+    def _add(self, layer: int, own: float = 1.0) -> AddResidual:
+        """With a factor of its `own`. Norms after the sums read the sum in another buffer than they
+        write. Norms of branches have scaled these for the stream."""
+        scale = self.config.branch_scale * own
         if self.config.branch_norms == "none":
             scale *= self.config.stream_scale
         return AddResidual(
@@ -274,16 +284,29 @@ class _Description:
             Output(f"{lead}.mix.{part}", axis)
             for part, axis in zip(MIX_PARTS[kind], mix.axes, strict=True)
         )
-        yield self._matmul(f"{lead}.mix", INPUT, mix, outputs, False, layer)
+        shared = f"{lead}.qkv" if recurrent.beside else None
+        yield self._matmul(f"{lead}.mix", INPUT, mix, outputs, False, layer, shared)
         yield Recur(layer=layer, name=f"{lead}.mix", source=mix, target=MIXED, kind=kind,
                     eps=self.config.norm_eps)  # fmt: skip
+        if recurrent.normed:
+            yield NormGroups(
+                layer=layer, name=f"{lead}.mix.norm", target=MIXED, groups=recurrent.key_heads,
+                eps=self.config.norm_eps,
+            )  # fmt: skip
         yield self._plain(f"{lead}.mix.o", MIXED, BRANCH, False, layer)
 
     def _attention(self, layer: int) -> Iterator[Operation]:
+        config = self.config
+        recurrent = config.recurrent if config.recurs(layer) else None
+        if config.attends(layer):
+            yield from self._attend(layer)
+        if recurrent is not None and recurrent.beside:
+            yield self._add(layer, config.mixer_scales[0])
+        if recurrent is not None:
+            yield from self._recurrence(layer, recurrent)
+
+    def _attend(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
-        if config.recurrent is not None and config.recurs(layer):
-            yield from self._recurrence(layer, config.recurrent)
-            return
         qkv = self.qkv
         outputs = tuple(
             Output(f"{lead}.{name}", axis)
@@ -328,8 +351,9 @@ class _Description:
         shared = f"{lead}.qkv" if config.residual == "parallel" else None
         yield self._matmul(f"{lead}.up", INPUT, self.up, outputs, config.mlp_bias, layer, shared)
         yield Activate(
-            layer=layer, source=self.up, target=FFN, kind=config.activation, gated=config.gated
-        )
+            layer=layer, source=self.up, target=FFN, kind=config.activation, gated=config.gated,
+            scale=config.gate_scale,
+        )  # fmt: skip
         yield self._plain(f"{lead}.down", FFN, BRANCH, config.mlp_bias, layer)
 
     def _experts(self, layer: int, experts: ExpertConfig) -> Iterator[Operation]:

@@ -6,6 +6,9 @@ from lora_host.errors import ModelError
 from lora_sdk.model.quantization import FP16, Quantization, kv_of
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, RecurrentConfig
 
+MAX_NORM_GROUPS = 16
+"""Each is a command (plan/control.py)."""
+
 
 def check_recurrent(config: ModelConfig, recurrent: RecurrentConfig) -> None:
     """Boards share heads: each KV head and each query head has its part."""
@@ -14,7 +17,12 @@ def check_recurrent(config: ModelConfig, recurrent: RecurrentConfig) -> None:
                          " the model with kv='fp16'")  # fmt: skip
     if config.residual != "sequential":
         raise ModelError("layers without attention with a parallel residual; expected sequential")
-    for count in (recurrent.values, recurrent.key_heads, recurrent.value_heads):
+    groups = recurrent.key_heads
+    shared = recurrent.kind == "selective_scan" and groups and config.kv_heads % groups == 0
+    if recurrent.normed and (config.heads % groups or groups > MAX_NORM_GROUPS):
+        raise ModelError(f"{groups} groups of a scan's norm; expected up to {MAX_NORM_GROUPS} that"
+                         f" share {config.heads} query heads evenly")  # fmt: skip
+    for count in (recurrent.values, 0 if shared else groups, recurrent.value_heads):
         if count % config.kv_heads:
             raise ModelError(f"{count} columns or heads of a layer without attention; expected"
                              f" a multiple of {config.kv_heads} KV heads")  # fmt: skip

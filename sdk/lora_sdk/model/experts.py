@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from lora_host import abi
@@ -12,6 +14,7 @@ from lora_sdk.model.source import Source, linear
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, SigmoidRouting
 
 PARTS = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+EXPERT = re.compile(r"(?P<lead>.+\.experts)\.(?P<number>\d+)\.\w+_proj\.weight")
 MIXTRAL_PARTS = {"gate": "w1", "up": "w3", "down": "w2"}
 
 
@@ -82,7 +85,15 @@ def expert_sources(
 ) -> dict[str, Source]:
     """LLaMA's sources, with a router and the matrices of each expert in `module` of the layers that
     have some; `parts`: the file's names of gate, up and down."""
-    found, experts, d = llama.sources(config), config.experts, config.hidden
+    return llama.sources(config) | chosen_sources(config, module, parts)
+
+
+def chosen_sources(
+    config: ModelConfig, module: str = "mlp", parts: dict[str, str] | None = None
+) -> dict[str, Source]:
+    """Routers and the matrices of the experts that rows choose."""
+    found: dict[str, Source] = {}
+    experts, d = config.experts, config.hidden
     if experts is None:
         return found
     for layer in sorted(experts.layers):
@@ -94,3 +105,27 @@ def expert_sources(
                 tensor = f"{lead}.experts.{expert}.{file}.weight"
                 found[f"{name}.expert.{expert}.{part}"] = linear(tensor, *sizes)
     return found
+
+
+def stacked_sources(found: dict[str, Source], names: Container[str]) -> dict[str, Source]:
+    """`found` where the files, which have tensors of these `names` without their prefix, may hold
+    the matrices of a layer's experts in two tensors of all: of each expert gate, then up; down."""
+    matches = {name: EXPERT.fullmatch(source.tensor) for name, source in found.items()}
+    counts = Counter(match["lead"] for match in matches.values() if match)
+    changed = dict(found)
+    for name, match in matches.items():
+        if match and f"{match['lead']}.down_proj" in names:
+            count = counts[match["lead"]] // len(PARTS)
+            changed[name] = _stacked(found[name], match["lead"], int(match["number"]), count)
+    return changed
+
+
+def _stacked(source: Source, lead: str, number: int, count: int) -> Source:
+    """That of one expert among all `count`."""
+    part = source.tensor.split(".")[-2]
+    outputs, inputs = source.file_shape
+    if part == PARTS["down"]:
+        shape = (count, outputs, inputs)
+        return Source(f"{lead}.down_proj", "oi", shape, outputs * number, outputs)
+    first = 2 * outputs * number + (outputs if part == PARTS["up"] else 0)
+    return Source(f"{lead}.gate_up_proj", "oi", (count, 2 * outputs, inputs), first, outputs)

@@ -34,6 +34,12 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
         "gated delta rules",
         lambda c: c.recurrent is not None and c.recurrent.kind == "gated_delta",
     ),
+    (
+        "selective scans",
+        lambda c: c.recurrent is not None and c.recurrent.kind == "selective_scan",
+    ),
+    ("attention beside them", lambda c: c.recurrent is not None and c.recurrent.beside),
+    ("layers of one kind each", lambda c: bool(c.without_mixer)),
     ("output gates", lambda c: c.output_gate),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),
@@ -55,6 +61,7 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
             (c.embed_scale, c.branch_scale, c.logit_scale, c.scale_scores, c.scale_by_layer)
             != (1, 1, 1, True, False)
             or c.score_factor is not None
+            or (c.gate_scale, c.mixer_scales) != (1, (1, 1, 1))
         ),
     ),
     ("scaled residual stream", lambda c: c.stream_scale != 1),

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lora_host.errors import ModelError
 from lora_sdk.gguf.file import GgufFile, is_gguf
 from lora_sdk.gguf.parts import open_gguf
+from lora_sdk.model.entries import find_prefix
+from lora_sdk.model.experts import stacked_sources
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.folder import AnyTensors, find_tensors, has_weights
 from lora_sdk.model.gguf_architectures import Architecture
@@ -123,8 +125,13 @@ class FolderModel:
         return family.IGNORED
 
     def sources(self, family: Family, config: ModelConfig) -> dict[str, Source]:
-        """The family's."""
-        return family.sources(config)
+        """The family's, or where its experts lie in tensors of all of them."""
+        found = family.sources(config)
+        if config.experts is None or config.quantization is not None:
+            return found
+        tensors = self.tensors()
+        prefix = find_prefix(tensors, family.PREFIXES, family.PROBE)
+        return stacked_sources(found, {name.removeprefix(prefix) for name in tensors})
 
     def quantization(
         self, fields: Fields, family: Family, config: ModelConfig

@@ -256,13 +256,31 @@ class Recur(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NormGroups(Operation):
+    """target = RMSNorm of it in `groups` of equal widths, of the columns of all boards, times
+    gamma."""
+
+    name: str
+    target: Buffer
+    groups: int
+    eps: float
+
+    @property
+    def tensor(self) -> str:
+        """Checkpoint name of gamma: [columns of all groups]."""
+        return f"{self.name}.gamma"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Activate(Operation):
-    """target = activation of source; if `gated`, that of its first half times its second half."""
+    """target = activation of source; if `gated`, that of its first half, times `scale`, times its
+    second half."""
 
     source: Buffer
     target: Buffer
     kind: Activation
     gated: bool
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +327,7 @@ class Argmax(Operation):
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
     PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
-    AddGated, Recur, GateHeads,
+    AddGated, Recur, GateHeads, NormGroups,
 )  # fmt: skip
 Row = TypeVar("Row")
 

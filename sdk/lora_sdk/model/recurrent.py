@@ -10,14 +10,21 @@ from lora_sdk.model.spec import ModelConfig
 MAX_KERNEL: int = abi.MAX_CONVOLUTION
 
 
-def read_layer_kinds(fields: Fields, layers: int, kind: str, other: str) -> frozenset[int]:
-    """The layers that layer_types calls `kind`; the rest it calls `other`. ModelError: another
-    name, a list of another length."""
-    kinds = fields.raw("layer_types")[1]
-    known = isinstance(kinds, list) and all(one in (kind, other) for one in kinds)
+def read_layer_kinds(
+    fields: Fields,
+    layers: int,
+    kind: str | tuple[str, ...],
+    other: str | tuple[str, ...],
+    names: str | tuple[str, ...] = "layer_types",
+) -> frozenset[int]:
+    """The layers that layer_types, by any of its `names`, calls `kind`; the rest it calls `other`.
+    ModelError: another name, a list of another length."""
+    name, kinds = fields.raw(names)
+    wanted, others = ((one,) if isinstance(one, str) else one for one in (kind, other))
+    known = isinstance(kinds, list) and all(one in (*wanted, *others) for one in kinds)
     if not known or len(kinds) != layers:
-        raise fields.error("layer_types", kinds, f"{layers} of {kind}, {other}")
-    return frozenset(layer for layer, one in enumerate(kinds) if one == kind)
+        raise fields.error(name, kinds, f"{layers} of {', '.join((*wanted, *others))}")
+    return frozenset(layer for layer, one in enumerate(kinds) if one in wanted)
 
 
 def without_attention(config: ModelConfig, found: dict[str, Source]) -> dict[str, Source]:

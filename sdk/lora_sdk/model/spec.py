@@ -15,12 +15,12 @@ PAGE_POSITIONS: int = abi.TILE_POSITIONS
 FP16_BYTES, FP32_BYTES = 2, 4
 
 NormKind = Literal["layernorm", "rmsnorm"]
-Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+Activation = Literal["relu", "relu2", "gelu_tanh", "gelu_erf", "silu"]
 Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
 BranchNorms = Literal["none", "alone", "both"]
-Recurrence = Literal["short_conv", "gated_delta"]
+Recurrence = Literal["short_conv", "gated_delta", "selective_scan"]
 RopeKind = Literal["default", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
@@ -52,11 +52,13 @@ class RopeConfig:
 @dataclass(frozen=True)
 class SigmoidRouting:
     """A choice by sigmoids of the logits plus a bias, and weights by the sigmoids alone, times
-    `factor`. The experts lie in `groups` of equal sizes, of which a row takes `taken`."""
+    `factor`. The experts lie in `groups` of equal sizes, of which a row takes `taken`. `least` is
+    added to the sum by which weights are divided: 1e-20 or 1e-6."""
 
     groups: int = 1
     taken: int = 1
     factor: float = 1.0
+    least: float = 1e-20
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,13 @@ class ExpertConfig:
 @dataclass(frozen=True)
 class RecurrentConfig:
     """`layers` that mix a text's positions by a recurrence in place of attention: a short
-    convolution of `kernel` positions (docs/numbers.md, 3.17), or a gated delta rule behind one
-    (3.18). `values`: columns that come out of it, of `value_heads` heads; `keys`: columns of q, and
-    of k, of `key_heads` heads. The short convolution has neither heads nor keys."""
+    convolution of `kernel` positions (docs/numbers.md, 3.17), or behind one a gated delta rule
+    (3.18) or a selective scan (3.20). `values`: columns that come out of it, of `value_heads`
+    heads; `keys`: columns of q, and of k, of `key_heads` heads. The short convolution has neither
+    heads nor keys; the scan's C, B, x and dt are q, k, v and a, and its groups key heads. The
+    scan's alone: `biased`, its convolution; `limits` of the time step; `factors` of C, B, x, dt and
+    z; `normed`: the output is normed, group by group. `beside`: the
+    layers have attention, too, on the same input, before it."""
 
     kind: Recurrence
     layers: frozenset[int]
@@ -91,11 +97,18 @@ class RecurrentConfig:
     keys: int = 0
     key_heads: int = 0
     value_heads: int = 0
+    biased: bool = False
+    limits: tuple[float, float] = (0.0, math.inf)
+    factors: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)
+    normed: bool = False
+    beside: bool = False
 
-    @property
-    def columns(self) -> int:
-        """Columns that a position keeps: B*x; or q, k and v before the convolution, a and b."""
-        return 2 * self.keys + self.values + 2 * self.value_heads
+    def columns(self, kv_heads: int) -> int:
+        """Columns that a position keeps for each KV head: B*x; or q, k and v before the
+        convolution, a and b, or a alone. A group of several KV heads is kept by each."""
+        gates = {"short_conv": 0, "gated_delta": 2, "selective_scan": 1}[self.kind]
+        own = (self.values + gates * self.value_heads) // kv_heads
+        return 2 * self.keys // max(1, min(kv_heads, self.key_heads)) + own
 
     @property
     def state_bytes(self) -> int:
@@ -128,7 +141,10 @@ class ModelConfig:
     last the files may have, which are not read (of multi-token prediction). `experts`: the layers
     that have some, and which; `ffn` is the other layers' inner size. `recurrent`: the layers that
     have no attention, and what they have. `output_gate`: attention's output is multiplied by a
-    sigmoid, of a gate beside q. `quantization` is None if everything is FP16.
+    sigmoid, of a gate beside q. `gate_scale`: a gated MLP's gate is multiplied by it before its
+    activation. `mixer_scales`: factors of the outputs of attention, recurrence and MLP beside
+    `branch_scale`. `without_mixer`: layers of an MLP alone, `without_mlp`: of attention or a
+    recurrence alone. `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -180,6 +196,10 @@ class ModelConfig:
     experts: ExpertConfig | None = None
     recurrent: RecurrentConfig | None = None
     output_gate: bool = False
+    gate_scale: float = 1.0
+    mixer_scales: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    without_mixer: frozenset[int] = frozenset()
+    without_mlp: frozenset[int] = frozenset()
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
@@ -190,15 +210,20 @@ class ModelConfig:
         return self.windows[layer] if self.windows else 0
 
     def recurs(self, layer: int) -> bool:
-        """Whether `layer` has a recurrence in place of attention."""
+        """Whether `layer` has a recurrence."""
         return self.recurrent is not None and layer in self.recurrent.layers
+
+    def attends(self, layer: int) -> bool:
+        """Whether `layer` has attention."""
+        if self.recurrent is not None and layer in self.recurrent.layers:
+            return self.recurrent.beside
+        return layer not in self.without_mixer
 
     def planes(self, layer: int) -> int:
         """How often `layer` has K and V's room in the pages of the cache: once with attention; as
-        often as what it keeps of its positions needs, and behind that its state."""
-        if self.recurrent is None or layer not in self.recurrent.layers:
-            return 1
-        return self.position_planes + self.state_planes
+        often as what a recurrence keeps of its positions needs, and behind that its state."""
+        own = self.position_planes + self.state_planes if self.recurs(layer) else 0
+        return int(self.attends(layer)) + own
 
     def planes_of(self, layers: range) -> range:
         """The planes of consecutive layers among those of all."""
@@ -214,7 +239,7 @@ class ModelConfig:
     def position_planes(self) -> int:
         """Planes of a recurrent layer for what it keeps of each position."""
         assert self.recurrent is not None
-        return -(-self.recurrent.columns // (2 * self.kv_heads * self.head_dim))
+        return -(-self.recurrent.columns(self.kv_heads) // (2 * self.head_dim))
 
     @property
     def state_planes(self) -> int:

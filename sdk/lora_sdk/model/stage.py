@@ -36,11 +36,12 @@ def describe_stage(config: ModelConfig, layers: range, all_rows: bool = False) -
 
 def _last_selected(whole: Block) -> Block:
     """`whole` with the last layer on the selected rows alone, from where its K and V are stored:
-    nothing reads what it makes of the others. A recurrence works on all rows, and so does its
-    layer. The stream is packed after the last operation that may still send it, before the first
-    that reads it."""
+    nothing reads what it makes of the others. A layer with a recurrence, or without attention,
+    works on all rows. The stream is packed after the last operation that may still send it, before
+    the first that reads it."""
     layer = whole.layers[-1]
-    if any(isinstance(one, Recur) for one in layer):
+    attends = any(isinstance(one, StoreKv) for one in layer)
+    if not attends or any(isinstance(one, Recur) for one in layer):
         return whole
     stored = 1 + next(at for at, one in enumerate(layer) if isinstance(one, StoreKv))
     behind = [replace(one, selected=True) for one in layer[stored:]]

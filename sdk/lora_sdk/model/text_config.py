@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lora_sdk.model.fields import Fields
 
-_TEXT = {"gemma3": "gemma3_text", "qwen3_5": "qwen3_5_text"}
+_TEXT = {"gemma3": "gemma3_text", "qwen3_5": "qwen3_5_text",
+         "qwen3_5_moe": "qwen3_5_moe_text"}  # fmt: skip
 """model_type of the folder -> that of its `text_config`."""
 _OUTER = ("quantization_config", "tie_word_embeddings", "bos_token_id", "eos_token_id",
           "pad_token_id", "transformers_version", "architectures")  # fmt: skip

@@ -136,6 +136,11 @@ def _norm_heads(context: _Context, norm: ops.NormHeads) -> Iterator[Collective]:
         yield Collective(norm.name, heads, 1, 1, FP32_BYTES)
 
 
+def _norm_groups(context: _Context, norm: ops.NormGroups) -> Iterator[Collective]:
+    """The exchange inside a norm in groups: an FP32 sum of the columns of each query head."""
+    yield Collective(norm.name, context.config.heads, 1, 1, FP32_BYTES)
+
+
 def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     """The gather of the row before a matmul, and before it that of its maxima if boards quantize
     their own columns by a scale of the whole row. With S-LoRA the gather of h follows: each board's
@@ -165,6 +170,7 @@ def _none(context: _Context, operation: ops.Operation) -> Iterator[Collective]:
 GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
+    ops.NormGroups: _norm_groups,
     ops.Matmul: _matmul,
     ops.ExpertMatmul: _matmul,
     **dict.fromkeys(

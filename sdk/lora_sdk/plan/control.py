@@ -9,6 +9,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_sdk.model import operations as ops
+from lora_sdk.model.block_checks import MAX_NORM_GROUPS
 from lora_sdk.plan.banks import Shelf
 from lora_sdk.plan.partition import Share, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
@@ -102,6 +103,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.ExpertMatmul: (2, 3),  # its input gathered; its max, their gather, quantized
     ops.Matmul: (2, 4),  # its input gathered or packed; its max, their gather, quantized, permuted
     ops.NormHeads: (3, 0),  # as Norm
+    ops.NormGroups: (2 + MAX_NORM_GROUPS, 0),  # sums, their gather, each group
     ops.Rope: (1, 0),
     ops.StoreKv: (1, 3),  # q, k and v quantized
     ops.Attend: (2, 0),  # q packed

@@ -110,6 +110,11 @@ def _of_heads(config: ModelConfig, share: Share, norm: ops.NormHeads) -> Iterato
         yield "head_sums", padded(config.heads * FP32_BYTES)
 
 
+def _of_groups(config: ModelConfig, share: Share, norm: ops.NormGroups) -> Iterator[Copy]:
+    """The sums of all query heads' columns."""
+    yield "head_sums", padded(config.heads * FP32_BYTES)
+
+
 def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterator[Copy]:
     return iter(())
 
@@ -120,6 +125,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     ops.StoreKv: _of_kv,
     ops.Norm: _of_norm,
     ops.NormHeads: _of_heads,
+    ops.NormGroups: _of_groups,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,

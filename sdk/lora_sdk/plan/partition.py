@@ -115,6 +115,11 @@ def _mixed_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
     of_queries = axis == "mixed"
     heads = share.q_heads if of_queries else share.kv_heads
     count = config.heads if of_queries else config.kv_heads
+    recurrent = config.recurrent
+    if axis == "mixed_keys" and recurrent is not None and recurrent.key_heads:
+        each, groups = columns // recurrent.key_heads, recurrent.key_heads
+        first, last = heads.start * groups // count, -(-heads.stop * groups // count)
+        return range(first * each, last * each)
     return range(heads.start * columns // count, heads.stop * columns // count)
 
 

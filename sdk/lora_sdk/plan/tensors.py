@@ -279,14 +279,38 @@ def _recur(at: _Context, recur: ops.Recur) -> Iterator[TableSpec]:
     yield TableSpec(recur.table, "recurrence", 1, whole, 1)
 
 
+def _norm_groups(at: _Context, norm: ops.NormGroups) -> Iterator[TableSpec]:
+    """gamma of the board's columns of each group."""
+    for group, part in group_parts(at.config, at.share, norm):
+        table = f"{norm.tensor}.{group}"
+        yield TableSpec(table, "norm", 1, (Part(norm.tensor, part.start, part.stop),))
+
+
+def group_parts(
+    config: ModelConfig, share: Share, norm: ops.NormGroups
+) -> Iterator[tuple[int, range]]:
+    """The groups of which the board has columns, and which."""
+    own = axis_columns(config, share, norm.target.axes[0])
+    each = ops.width(config, norm.target.axes[0]) // norm.groups
+    for group in range(norm.groups):
+        part = range(max(own.start, group * each), min(own.stop, (group + 1) * each))
+        if part:
+            yield group, part
+
+
 def recurrence_bytes(config: ModelConfig, share: Share) -> int:
     """Bytes of a board's table of a recurrence: a line of the convolution's weights for each of its
-    positions; A and dt_bias of the value heads; the norm's gamma."""
+    positions; A and dt_bias of the value heads; the norm's gamma. A scan's: a line of biases, then
+    A, dt_bias and D, its constants."""
     recurrent = config.recurrent
     assert recurrent is not None
     axes: tuple[ops.Axis, ...] = ("mixed_keys", "mixed_keys", "mixed_values")
     columns = sum(len(axis_columns(config, share, axis)) for axis in axes)
     size = recurrent.kernel * padded(columns * FP16_BYTES)
+    if recurrent.kind == "selective_scan":
+        size += padded(columns * FP16_BYTES)
+        size += 3 * padded(len(axis_columns(config, share, "mixed_heads")) * FP32_BYTES)
+        size += padded(abi.dtype("scan_constants").itemsize)
     if recurrent.kind == "gated_delta":
         size += 2 * padded(len(axis_columns(config, share, "mixed_heads")) * FP32_BYTES)
         size += padded(recurrent.values // recurrent.value_heads * FP16_BYTES)
@@ -307,6 +331,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.NormHeads: _norm_heads,
     ops.Attend: _attend,
     ops.Recur: _recur,
+    ops.NormGroups: _norm_groups,
     ops.Route: _route,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,

@@ -64,9 +64,9 @@ def rms_norm(x: F32, eps: float, gamma: F32 | None) -> F32:
 
 def activate(x: F32, config: ModelConfig) -> F32:
     """The activation of an MLP without a gate."""
-    if config.activation == "relu":
+    if config.activation in ("relu", "relu2"):
         positive: F32 = np.maximum(x, np.float32(0))
-        return positive
+        return positive * positive if config.activation == "relu2" else positive
     return gelu(x, config.activation.removeprefix("gelu_"))
 
 
@@ -209,7 +209,7 @@ class _Pass:
     def activate(self, op: ops.Activate) -> None:
         if op.gated:
             g, u = self.rows[op.source.name]
-            self.keep(op.target, gate(g, u, op.kind))
+            self.keep(op.target, gate(g * np.float32(op.scale), u, op.kind))
         else:
             self.keep(op.target, activate(self.read(op.source), self.config))
 
@@ -258,7 +258,7 @@ class _Pass:
         chosen = np.sort(order[:, : op.chosen], axis=1)
         taken = np.take_along_axis(scores, chosen, 1)
         if op.renormalize:
-            taken = taken / (taken.sum(axis=1, keepdims=True) + np.float32(1e-20))
+            taken = taken / (taken.sum(axis=1, keepdims=True) + np.float32(how.least))
         return chosen, taken * np.float32(how.factor)
 
     def experts(self, op: ops.ExpertMatmul) -> None:
@@ -317,6 +317,7 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.ExpertMatmul: _Pass.experts,
     ops.AddGated: _Pass.add_gated,
     ops.Recur: _Pass.refuse,
+    ops.NormGroups: _Pass.refuse,
     ops.GateHeads: _Pass.refuse,
 }
 

@@ -28,11 +28,17 @@ COPIES = (
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    fields.only("conv_bias", (False,), "a convolution with biases")
     fields.only("block_use_swiglu", (True,), "an MLP without SwiGLU")
     fields.only("use_pos_enc", (True,), "attention without positions")
     fields.raw(COPIES)
-    config = read_decoder(fields, "lfm2", DEFAULTS, "norm_eps")
+    config = read(fields, "lfm2", DEFAULTS)
+    return replace(config, ffn=_inner(fields, config.ffn))
+
+
+def read(fields: Fields, architecture: str, defaults: Defaults) -> ModelConfig:
+    """The configuration of LFM2's fields, its MLP's inner size as the field has it."""
+    fields.only("conv_bias", (False,), "a convolution with biases")
+    config = read_decoder(fields, architecture, defaults, "norm_eps")
     if config.heads * config.head_dim != config.hidden:
         expected = f"{config.hidden} columns of {config.heads} heads, as of the convolutions"
         raise fields.error("head_dim", config.head_dim, expected)
@@ -42,7 +48,6 @@ def normalize(fields: Fields) -> ModelConfig:
     return replace(
         config,
         norm="rmsnorm",
-        ffn=_inner(fields, config.ffn),
         head_norms="heads",
         tied=fields.flag("tie_embedding", config.tied),
         recurrent=recurrent if layers else None,
@@ -92,6 +97,8 @@ def _layer(config: ModelConfig, layer: int) -> Iterator[tuple[str, Source]]:
     yield from norm(f"{name}.attn_norm", f"{lead}.operator_norm", d, beta=False).items()
     yield from norm(f"{name}.mlp_norm", f"{lead}.ffn_norm", d, beta=False).items()
     yield from (_mix if config.recurs(layer) else _attention)(config, layer)
+    if config.experts is not None and layer in config.experts.layers:
+        return
     for part, file, inputs, outputs in (
         ("gate", "w1", d, ffn), ("up", "w3", d, ffn), ("down", "w2", ffn, d),
     ):  # fmt: skip

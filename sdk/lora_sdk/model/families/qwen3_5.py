@@ -27,8 +27,13 @@ SECTIONS = ("mrope_section", "mrope_interleaved")
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
+    return read_text(fields, "qwen3_5_text", DEFAULTS)
+
+
+def read_text(fields: Fields, architecture: str, defaults: Defaults) -> ModelConfig:
+    """Without the sections of rotary positions: those of a text are the same in each."""
     fields.values = {name: _of_text(value) for name, value in fields.values.items()}
-    return read_hybrid(fields, "qwen3_5_text", DEFAULTS)
+    return read_hybrid(fields, architecture, defaults)
 
 
 def _of_text(value: Any) -> Any:
