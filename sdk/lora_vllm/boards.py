@@ -21,6 +21,7 @@ from lora_sdk.step.stepper import Stepper, argmax_of
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
 
+    from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.opening.options import EngineOptions
 
 
@@ -83,9 +84,16 @@ class Boards:
             self.adapters.load(name, asked.lora_path)
         return name
 
-    def start(self, tokens: Sequence[int], pages: Sequence[int], adapter: str | None) -> int:
-        """A sequence whose first positions lie in `pages`, with a loaded adapter. LoraError."""
-        sequence = self.cache.start(tokens, pages)
+    def start(
+        self,
+        tokens: Sequence[int],
+        pages: Sequence[int],
+        adapter: str | None,
+        kv: KvArrays | None = None,
+    ) -> int:
+        """A sequence whose first positions lie in `pages`, with a loaded adapter. `kv`: what a
+        recovery writes there again. LoraError."""
+        sequence = self.cache.start(tokens, pages, kv)
         if adapter is not None:
             try:
                 self.adapters.attach(sequence, adapter)

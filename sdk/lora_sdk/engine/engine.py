@@ -37,7 +37,7 @@ from lora_sdk.engine.submission import (
 from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.engine.watch_opening import open_watch
-from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
+from lora_sdk.engine.worker_source import WorkerSource
 from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.kv.kv_transfer import KvTransfer
@@ -49,6 +49,7 @@ from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.prefill.job import PrefillUse
 from lora_sdk.prefill.opening import check_worker, open_worker
 from lora_sdk.prefill.sender import Sender
+from lora_sdk.prefill.worker import LEAST_CACHED
 from lora_sdk.recovery.recovery import Recovered, Recovery
 from lora_sdk.recovery.scrubber import ScrubUse
 from lora_sdk.sampling import BeamSearchParams, SamplingParams

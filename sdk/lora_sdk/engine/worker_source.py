@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lora_sdk.prefill.sender import Sender
     from lora_sdk.prefill.worker import Worker
 
-LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves
-
 _log = logging.getLogger("lora_sdk.prefill")
 
 
