@@ -13,9 +13,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
 from lora_sdk.opening.options import PREFILL_MODES
 
 FAILED = "failed"
-PROMPTS = "lora_prefill_prompts"
-TOKENS = "lora_prefill_tokens"
-FAILURES = "lora_prefill_failed"
+PROMPTS = "vllm:boards_prefill_prompts"
+TOKENS = "vllm:boards_prefill_tokens"
+FAILURES = "vllm:boards_prefill_failed"
 
 
 @dataclass
@@ -62,7 +62,7 @@ class PrefillStats(KVConnectorStats):
 
 
 class PrefillMetrics(KVConnectorPromMetrics):
-    """The same names as those of `lora serve`."""
+    """Named as vLLM's own, which it forgets with an engine."""
 
     def __init__(
         self,
