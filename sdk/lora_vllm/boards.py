@@ -129,6 +129,12 @@ class Boards:
                 ran.append(Ran(slots, [argmax_of(result, row) for row in wanted], None))
         return ran
 
+    def settle(self) -> None:
+        """Let boards do what waits for a next step: vLLM gives pages of a request to another one
+        while its last rows are still to be moved there. LoraError of the boards."""
+        if self.cache.queued:
+            self.stepper.tried(self.stepper.flush)
+
     def close(self) -> None:
         """Give the boards back."""
         self.opened.stack.close()

@@ -13,10 +13,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 from lora_vllm.asking import Asking
+from lora_vllm.platform import LoraPlatform
 from lora_vllm.prefill_metrics import PrefillMetrics, PrefillStats
 from lora_vllm.prefill_source import PrefillSource
 from lora_vllm.saving import Saving
-from lora_vllm.selection import boards_are_named
 from lora_vllm.tracking import Step, Tracking
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LoraBoardsConnector(KVConnectorBase_V1):
         super().__init__(vllm_config, role, kv_cache_config)
         self._scheduler: Tracking | Asking | None = None
         self._saving: Saving | None = None
-        if boards_are_named():  # the worker of boards loads by itself
+        if _on_boards():  # whose worker loads by itself
             self._scheduler = Asking(PrefillSource.of(self._extra()))
             return
         _check(vllm_config, kv_cache_config)
@@ -109,7 +109,7 @@ class LoraBoardsConnector(KVConnectorBase_V1):
         per_engine_labelvalues: dict[int, list[object]],
     ) -> PrefillMetrics | None:
         """Metrics of prompts that were computed for boards."""
-        if not boards_are_named():
+        if not _on_boards():
             return None
         return PrefillMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
@@ -148,6 +148,13 @@ class LoraBoardsConnector(KVConnectorBase_V1):
         step = self._get_connector_metadata()
         assert isinstance(step, Step)
         return step
+
+
+def _on_boards() -> bool:
+    """Whether vLLM runs on the plug-in's platform."""
+    from vllm.platforms import current_platform
+
+    return isinstance(current_platform, LoraPlatform)
 
 
 def _check(config: VllmConfig, cache: KVCacheConfig) -> None:

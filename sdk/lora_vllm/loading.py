@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -64,9 +64,9 @@ class Loading:
         self._news = _News()
         self._logged = False
 
-    def begin(self, loads: Iterable[Load], finished: Iterable[str]) -> None:
+    def begin(self, loads: Sequence[Load], finished: Iterable[str]) -> None:
         """A step's news. Loads of `finished` requests end: nothing is written to their blocks any
-        more."""
+        more. LoraError of the boards, where a recovery has not helped."""
         for name in finished:
             self._kept.pop(name, None)
             loading = self._loadings.pop(name, None)
@@ -74,6 +74,8 @@ class Loading:
                 loading.filling.stop()
                 self._boards.cache.fills.end(loading.fill)
                 self._news.ended.add(name)
+        if loads:
+            self._boards.settle()
         for load in loads:
             self._start(load)
 

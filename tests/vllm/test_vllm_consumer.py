@@ -19,7 +19,7 @@ from tests.recovery_rig import FAULTS
 from tests.vllm.producer import NAMES, Producer, differing, prompts_of, proxy
 from tests.vllm.rig import counts, expected, greedy, vllm_on_boards
 from tests.vllm.server import VllmServer
-from tests.vllm.test_vllm_failures import before_step, boards_of
+from tests.vllm.test_vllm_failures import before_steps, boards_of, worker_of
 
 pytestmark = pytest.mark.vllm
 
@@ -72,12 +72,16 @@ def ask(
 
 
 def handed(
-    llm: Any, producer: Producer, tokens: Sequence[list[int]], count: int
+    llm: Any, producer: Producer, tokens: Sequence[list[int]], count: int, first: bool = False
 ) -> list[tuple[int, ...]]:
-    """Texts of prompts whose K and V come from vLLM, all of them."""
+    """Texts of prompts whose K and V come from vLLM, all of them. `first`: it has computed them before
+    boards are asked."""
     names = [next(NAMES) for _ in tokens]
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(producer.compute, t, n) for t, n in zip(tokens, names, strict=True)]
+        if first:
+            for one in asked:
+                one.result()
         found = ask(llm, tokens, count, names)
         for one in asked:
             one.result()
@@ -108,15 +112,21 @@ def test_a_failing_board_writes_them_again(
     host's copies; also of requests that boards had to leave meanwhile."""
     tokens = tokens_of[:12]
     with vllm_on_boards(demo_model_path(), kv_transfer_config=transfer(producer.worker)) as llm:
-        want = handed(llm, producer, tokens, 16)
+        want = handed(llm, producer, tokens, 32, first=True)
         emulated = boards_of(llm).opened.cluster.emulated
         number, *rest = FAULTS["firmware dead"]
         fault = (abi.FAULT_BOARD_LOST,) if kind == "board lost" else (
             number | abi.FAULT_UNTIL_RESET, *rest,
         )  # fmt: skip
-        rows = counts(llm)["rows"]
-        before_step(llm, 9, lambda: emulated.fault(1, *fault))
-        assert handed(llm, producer, tokens, 16) == want
+        rows, loading = counts(llm)["rows"], worker_of(llm)._loading
+        failed = []
+
+        def fail(_: int) -> None:  # once all have come
+            if not failed and not loading._loadings and len(loading._boards.cache._open) == 12:
+                failed.append(emulated.fault(1, *fault))
+
+        before_steps(llm, fail)
+        assert handed(llm, producer, tokens, 32, first=True) == want and failed
         assert counts(llm)["recoveries"] == 1
         again = counts(llm)["rows"] - rows - sum(map(len, want))
         assert 0 < again < sum(map(len, want))  # new tokens alone
@@ -131,7 +141,7 @@ def test_what_does_not_come_is_computed_by_boards(
     tokens = tokens_of[:4]
     with vllm_on_boards(demo_model_path(), kv_transfer_config=transfer(producer.worker)) as llm:
         own = ask(llm, tokens, 8)
-        producer.compute(tokens[1], "other-tokens")
+        producer.compute(tokens[2], "other-tokens")
         names = ["unknown", "other-tokens", "unknown", "not a name"]
         assert ask(llm, tokens, 8, names) == own
         assert [said for _, said in own] == [None] * 4
@@ -152,12 +162,12 @@ def test_a_worker_of_boards_is_exact(engine: Engine) -> None:
         rows = counts(llm)["rows"]
         assert [text for text, _ in ask(llm, tokens, 12)] == want
         assert counts(llm)["rows"] - rows < 8 * 40  # vLLM found most of each prompt
-        others = [[*one[:-60], *range(60)] for one in tokens[:2]]  # begin as known ones do
-        more = [[*begin, *range(300, 400)]]  # one page of four
+        others = [[*one[:-30], *range(30)] for one in tokens[:2]]  # three pages of four
+        more = [[*one[:-60], *range(60)] for one in tokens[:2]]  # two of four
         want = [engine.generate([one], max_tokens=12)[0].token_ids for one in others + more]
         found = ask(llm, others + more, 12)
         assert [text for text, _ in found] == want
-        assert [said for _, said in found] == [None, None, {"prefill": "exact"}]
+        assert [said for _, said in found] == [None, None, *[{"prefill": "exact"}] * 2]
 
 
 def test_adapters_and_prompt_logprobs_are_the_boards(tokens_of: list[list[int]]) -> None:
