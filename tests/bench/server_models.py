@@ -1,5 +1,5 @@
-"""A llama model of a GGUF file for servers of different programs, all in FP16: a Hugging Face folder
-with its tokenizer, and a GGUF file."""
+"""A llama model of a GGUF file for servers of different programs, all in FP16: a Hugging Face
+folder with its tokenizer, and a GGUF file."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def ask(
 def handed(
     llm: Any, producer: Producer, tokens: Sequence[list[int]], count: int, first: bool = False
 ) -> list[tuple[int, ...]]:
-    """Texts of prompts whose K and V come from vLLM, all of them. `first`: it has computed them before
-    boards are asked."""
+    """Texts of prompts whose K and V come from vLLM, all of them. `first`: it has computed them
+    before boards are asked."""
     names = [next(NAMES) for _ in tokens]
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(producer.compute, t, n) for t, n in zip(tokens, names, strict=True)]
