@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
@@ -21,6 +21,8 @@ FAILURES = "vllm:boards_prefill_failed"
 @dataclass
 class PrefillStats(KVConnectorStats):
     """`data`: prompts and tokens by mode, and those that the boards computed after all."""
+
+    data: dict[str, Any] = field(default_factory=dict)
 
     def add(self, mode: str, tokens: int) -> None:
         """A prompt was handed over."""

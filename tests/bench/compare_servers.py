@@ -2,9 +2,10 @@
 
     python -m tests.bench.compare_servers model.gguf --work DIR [--servers lora vllm-boards ...]
 
-`model.gguf` is of a llama model; `--work` gets it in FP16 as a Hugging Face folder and as GGUF, logs
-and results. Runs in vLLM's environment (docs/vllm.md), with llama-cpp-python[server] for llama.cpp.
-The table says processor time too, which other work changes less than the clock."""
+`model.gguf` is of a llama model; `--work` gets it in FP16 as a Hugging Face folder and as GGUF,
+logs and results. Runs in vLLM's environment (docs/vllm.md), where llama.cpp's needs
+llama-cpp-python[server]. The table says processor time too, which other work changes less than the
+clock."""
 
 from __future__ import annotations
 
