@@ -109,7 +109,11 @@ def bench(folder: Path, port: int, load: Load, result: Path, seed: int) -> None:
     flags += ["--ignore-eos", "--save-result", "--disable-tqdm", "--ready-check-timeout-sec", "0"]
     plain = {key: value for key, value in os.environ.items() if not key.startswith("LORA_")}
     subprocess.run(
-        [sys.executable, "-c", BENCH, *flags], check=True, env=plain, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", BENCH, *flags],
+        check=True,
+        env=plain,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
 
 
