@@ -25,6 +25,11 @@ from tests.vllm.server import free_port
 
 START_S = 600
 API = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+LLAMA = (  # whose server takes UUIDs alone as the names of requests, which the benchmark's are not
+    "import functools, runpy, starlette_context.plugins as plugins\n"
+    "plugins.RequestIdPlugin = functools.partial(plugins.RequestIdPlugin, validate=False)\n"
+    "runpy.run_module('llama_cpp.server', run_name='__main__')\n"
+)
 BENCH = (
     "import argparse\nfrom vllm.benchmarks.serve import add_cli_args, main\n"
     "parser = argparse.ArgumentParser()\nadd_cli_args(parser)\nmain(parser.parse_args())\n"
@@ -61,8 +66,8 @@ def commands(folder: Path, gguf: Path, port: int, boards: int) -> dict[str, tupl
         "vllm-boards": ([*API, *model, *at], "/health"),
         "vllm-cpu": ([*API, *model, *eager, *at], "/health"),
         "llama-cpp-python": (
-            [sys.executable, "-m", "llama_cpp.server", "--model", str(gguf), "--model_alias",
-             "model", "--n_ctx", "1024", "--n_threads", str(os.cpu_count()), *at],
+            [sys.executable, "-c", LLAMA, "--model", str(gguf), "--model_alias", "model", "--n_ctx",
+             "1024", "--n_threads", str(os.cpu_count()), "--interrupt_requests", "False", *at],
             "/v1/models",
         ),
     }  # fmt: skip
