@@ -55,12 +55,13 @@ def make_app(prefill: str, decode: str) -> FastAPI:
                 async for chunk in answer.aiter_raw():
                     yield chunk
 
-        kind = answer.headers.get("content-type")
-        return StreamingResponse(chunks(), answer.status_code, media_type=kind)
+        passed = {k: v for k, v in answer.headers.items() if k in PASSED_BACK}
+        return StreamingResponse(chunks(), answer.status_code, passed)
 
     return app
 
 
+PASSED_BACK = ("content-type", "x-request-id", "x-lora-prefill")
 DECODING = ("stream", "stream_options", "max_completion_tokens", "min_tokens", "n", "best_of")
 
 

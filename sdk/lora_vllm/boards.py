@@ -21,6 +21,7 @@ from lora_sdk.step.stepper import Stepper, argmax_of
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
 
+    from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.opening.options import EngineOptions
 
 
@@ -83,9 +84,16 @@ class Boards:
             self.adapters.load(name, asked.lora_path)
         return name
 
-    def start(self, tokens: Sequence[int], pages: Sequence[int], adapter: str | None) -> int:
-        """A sequence whose first positions lie in `pages`, with a loaded adapter. LoraError."""
-        sequence = self.cache.start(tokens, pages)
+    def start(
+        self,
+        tokens: Sequence[int],
+        pages: Sequence[int],
+        adapter: str | None,
+        kv: KvArrays | None = None,
+    ) -> int:
+        """A sequence whose first positions lie in `pages`, with a loaded adapter. `kv`: what a
+        recovery writes there again. LoraError."""
+        sequence = self.cache.start(tokens, pages, kv)
         if adapter is not None:
             try:
                 self.adapters.attach(sequence, adapter)
@@ -120,6 +128,12 @@ class Boards:
             else:
                 ran.append(Ran(slots, [argmax_of(result, row) for row in wanted], None))
         return ran
+
+    def settle(self) -> None:
+        """Let boards do what waits for a next step: vLLM gives pages of a request to another one
+        while its last rows are still to be moved there. LoraError of the boards."""
+        if self.cache.queued:
+            self.stepper.tried(self.stepper.flush)
 
     def close(self) -> None:
         """Give the boards back."""

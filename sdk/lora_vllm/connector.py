@@ -1,4 +1,4 @@
-"""vLLM's KV connector of a server that computes prompts for boards (docs/vllm_prefill.md).
+"""vLLM's KV connector between a server that computes prompts and boards (docs/vllm_prefill.md).
 
 vLLM loads it by `kv_connector_module_path` of `--kv-transfer-config`."""
 
@@ -12,6 +12,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
 )
 
+from lora_vllm.asking import Asking
+from lora_vllm.platform import LoraPlatform
+from lora_vllm.prefill_metrics import PrefillMetrics, PrefillStats
+from lora_vllm.prefill_source import PrefillSource
 from lora_vllm.saving import Saving
 from lora_vllm.tracking import Step, Tracking
 
@@ -20,27 +24,37 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.outputs import KVConnectorOutput
 
 
 class LoraBoardsConnector(KVConnectorBase_V1):
-    """Hands over K and V of prompts whose requests say `{"do_remote_decode": true}`, each layer
-    while the next one computes. Fetches nothing."""
+    """A stock server hands over K and V of prompts whose requests say `{"do_remote_decode": true}`,
+    each layer while the next one computes. On boards those of `{"do_remote_prefill": true}` are
+    taken, beside the steps of others."""
 
     def __init__(
         self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig
     ) -> None:
         """ValueError: what of the configuration is not supported."""
         super().__init__(vllm_config, role, kv_cache_config)
+        self._scheduler: Tracking | Asking | None = None
+        self._saving: Saving | None = None
+        if _on_boards():  # whose worker loads by itself
+            self._scheduler = Asking(PrefillSource.of(self._extra()))
+            return
         _check(vllm_config, kv_cache_config)
-        socket = self._kv_transfer_config.get_from_extra_config("socket", None)
-        room = self._kv_transfer_config.get_from_extra_config("room_mib", 1024)
+        socket, room = self._extra().get("socket"), self._extra().get("room_mib", 1024)
         if not isinstance(socket, str) or not socket:
             raise ValueError(f"kv_connector_extra_config: socket is {socket!r}; expected a path")
         if type(room) is not int or room < 1:
             raise ValueError(f"kv_connector_extra_config: room_mib is {room!r}; expected MiB")
-        worker = role == KVConnectorRole.WORKER
-        self._tracking = None if worker else Tracking()
-        self._saving = Saving(vllm_config, socket, room << 20) if worker else None
+        if role == KVConnectorRole.WORKER:
+            self._saving = Saving(vllm_config, socket, room << 20)
+        else:
+            self._scheduler = Tracking()
+
+    def _extra(self) -> dict[str, Any]:
+        return dict(self._kv_transfer_config.kv_connector_extra_config)
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
@@ -51,27 +65,53 @@ class LoraBoardsConnector(KVConnectorBase_V1):
 
     def on_new_request(self, request: Any) -> None:
         """Note a prompt that is to be handed over."""
-        assert self._tracking is not None
-        self._tracking.add(request)
+        self._side.add(request)
 
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
-        """Nothing is fetched."""
-        return 0, False
+        """On boards what a worker computes; a server on its own fetches nothing."""
+        return self._side.matched(request, num_computed_tokens)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """Nothing is fetched."""
+        """Blocks for what was matched."""
+        self._side.allocated(request, blocks, num_external_tokens)
 
-    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> Step:
-        """What the worker hands over of this step."""
-        assert self._tracking is not None
-        return self._tracking.step(scheduler_output)
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
+        """What the worker does for this step."""
+        return self._side.step(scheduler_output)
+
+    def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
+        """What has come."""
+        self._side.note(connector_output)
 
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
-        """Blocks are free at once: they have been copied. The answer names the prompt."""
-        assert self._tracking is not None
-        return False, self._tracking.finish(request)
+        """Blocks are free at once: they have been copied, or filled. The answer names the prompt,
+        or says how it was computed."""
+        return False, self._side.finish(request)
+
+    @property
+    def _side(self) -> Tracking | Asking:
+        assert self._scheduler is not None
+        return self._scheduler
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> PrefillStats:
+        """Counts as they came from the worker."""
+        return PrefillStats(data or {})
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: VllmConfig,
+        metric_types: Any,
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> PrefillMetrics | None:
+        """Metrics of prompts that were computed for boards."""
+        if not _on_boards():
+            return None
+        return PrefillMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     # --- in the worker --------------------------------------------------------------------------
 
@@ -108,6 +148,13 @@ class LoraBoardsConnector(KVConnectorBase_V1):
         step = self._get_connector_metadata()
         assert isinstance(step, Step)
         return step
+
+
+def _on_boards() -> bool:
+    """Whether vLLM runs on the plug-in's platform."""
+    from vllm.platforms import current_platform
+
+    return isinstance(current_platform, LoraPlatform)
 
 
 def _check(config: VllmConfig, cache: KVCacheConfig) -> None:

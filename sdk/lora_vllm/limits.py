@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.logger import init_logger
 
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
+from lora_vllm.prefill_source import PrefillSource
 from lora_vllm.selection import options_for
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 logger = init_logger("vllm.lora_vllm")
 WORKER = "lora_vllm.worker.LoraWorker"
+CONNECTOR = "LoraBoardsConnector"
 
 
 def refusals(config: VllmConfig) -> Iterator[str]:
@@ -51,8 +53,11 @@ def refusals(config: VllmConfig) -> Iterator[str]:
     speculative = config.speculative_config
     if speculative is not None and speculative.method != "ngram":
         yield f"speculative method {speculative.method!r}: boards verify 'ngram'; see lora serve"
-    if config.kv_transfer_config is not None:
-        yield f"KV connector {config.kv_transfer_config.kv_connector!r}"
+    transfer = config.kv_transfer_config
+    if transfer is not None and transfer.kv_connector != CONNECTOR:
+        yield f"KV connector {transfer.kv_connector!r}: boards take K and V by {CONNECTOR!r}"
+    elif transfer is not None and transfer.kv_role != "kv_consumer":
+        yield f"kv_role {transfer.kv_role!r}: boards are a 'kv_consumer'; see docs/vllm_prefill.md"
     if config.load_config.load_format not in ("auto", "safetensors", "hf"):
         yield f"load format {config.load_config.load_format!r}: boards load the model's folder"
 
@@ -76,6 +81,9 @@ def apply_limits(config: VllmConfig) -> None:
         )
     if refused:
         raise ValueError(f"boards do not support {'; nor '.join(refused)}")
+    if config.kv_transfer_config is not None:
+        prefill_source(config)  # what is wrong with it is said before boards are opened
+        config.kv_transfer_config.kv_load_failure_policy = "recompute"
     plan = _plan(config)
     scheduler, cache = config.scheduler_config, config.cache_config
     config.parallel_config.worker_cls = WORKER
@@ -94,6 +102,12 @@ def apply_limits(config: VllmConfig) -> None:
         plan.row_limit, plan.max_sequences, plan.context, cache.num_gpu_blocks_override,
         PAGE_POSITIONS,
     )  # fmt: skip
+
+
+def prefill_source(config: VllmConfig) -> PrefillSource | None:
+    """Where K and V of prompts come from; None where boards compute all. RequestError."""
+    transfer = config.kv_transfer_config
+    return None if transfer is None else PrefillSource.of(transfer.kv_connector_extra_config)
 
 
 def blocks_of(plan: Plan) -> int:

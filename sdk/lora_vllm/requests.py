@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import torch
 from vllm.sampling_params import SamplingType
 
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
+from lora_sdk.kv.kv_transfer import of_pages
 from lora_vllm.boards import Boards, Chunk
 
 if TYPE_CHECKING:
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
     from vllm.v1.outputs import LogprobsTensors
 
+    from lora_sdk.kv.kv_arrays import KvArrays
+
 
 @dataclass(eq=False)
 class Request:
     """`output`: the tokens after the prompt. `pages`: the boards' pages by tile. `computed`:
     positions that vLLM counts as done before this step. `sequence`: None while it is not on the
     boards. `plain`: its token is the one of the max logit, with nothing else asked.
-    `prompt_logprobs`: of the chunks that have run."""
+    `prompt_logprobs`: of the chunks that have run. `kv`: of its first positions, where they are not
+    the boards' own."""
 
     name: str
     prompt: list[int]
@@ -37,11 +41,19 @@ class Request:
     output: list[int] = field(default_factory=list)
     sequence: int | None = None
     prompt_logprobs: list[LogprobsTensors] = field(default_factory=list)
+    kv: KvArrays | None = None
 
     def tokens(self, start: int, end: int) -> list[int]:
         """Those of positions `start` to `end` - 1 that are known."""
         first = len(self.prompt)
         return self.prompt[start:end] + self.output[max(0, start - first) : max(0, end - first)]
+
+    def kept(self) -> KvArrays | None:
+        """`kv` as far as the positions are that vLLM counts as done: boards compute the others."""
+        if self.kv is not None and self.computed < self.kv.positions:
+            pages = self.computed // PAGE_POSITIONS
+            self.kv = of_pages(self.kv, 0, pages) if pages else None
+        return self.kv
 
     @property
     def length(self) -> int:
@@ -61,16 +73,21 @@ def is_plain(params: SamplingParams) -> bool:
             getattr(params, name, None)
             for name in ("min_tokens", "logit_bias", "allowed_token_ids", "bad_words_token_ids",
                          "structured_outputs", "logprob_token_ids", "thinking_token_budget",
-                         "prompt_logprobs", "extra_args")
+                         "prompt_logprobs")
         )
+        and set(params.extra_args or ()) <= {"kv_transfer_params"}
     )  # fmt: skip
 
 
 class Requests:
     """The requests that vLLM has scheduled and not finished."""
 
-    def __init__(self, boards: Boards) -> None:
+    def __init__(
+        self, boards: Boards, take_kept: Callable[[str], KvArrays | None] = lambda _: None
+    ) -> None:
+        """`take_kept`: K and V of a new request's prompt, where they are not the boards' own."""
         self._boards = boards
+        self._take_kept = take_kept
         self._first_page = boards.cache.first_page - 1  # block 0 is never written
         self.known: dict[str, Request] = {}
 
@@ -100,6 +117,7 @@ class Requests:
             new.lora_request,
             is_plain(params),
             generator,
+            kv=self._take_kept(new.req_id),
         )
 
     def _update_cached(self, cached: CachedRequestData) -> None:
@@ -152,7 +170,9 @@ class Requests:
                 adapter = self._boards.adapter(request.adapter)
                 self._make_room(adapter, scheduled)
                 tokens = request.tokens(0, request.computed)
-                request.sequence = self._boards.start(tokens, request.pages, adapter)
+                request.sequence = self._boards.start(
+                    tokens, request.pages, adapter, request.kept()
+                )
             else:
                 assert number is not None
                 cache.map(number, request.pages[len(cache.pages(number)) :])

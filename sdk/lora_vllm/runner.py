@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, LogprobsLists, ModelRunnerOutput
 
+from lora_vllm.asking import Loads
 from lora_vllm.drafts import Drafts, accepted
 from lora_vllm.prompt_logprobs import PromptLogprobs
 from lora_vllm.requests import Request, Requests
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import DraftTokenIds
 
     from lora_vllm.boards import Boards
+    from lora_vllm.loading import Loading
 
 
 @dataclass
@@ -36,9 +39,13 @@ class Step:
 class Runner:
     """Runs what vLLM has scheduled. Not thread-safe."""
 
-    def __init__(self, config: VllmConfig, boards: Boards) -> None:
-        self._boards = boards
-        self.requests = Requests(boards)
+    def __init__(self, config: VllmConfig, boards: Boards, loading: Loading | None = None) -> None:
+        """`loading`: of prompts that a worker computes."""
+        self._boards, self._loading = boards, loading
+        if loading is None:
+            self.requests = Requests(boards)
+        else:
+            self.requests = Requests(boards, loading.take_kept)
         self._sampler = BatchSampler(config)
         self._prompts = PromptLogprobs(config)
         self._drafts = Drafts(config)
@@ -50,8 +57,10 @@ class Runner:
         if scheduled.kv_cache_block_copies:
             raise ValueError("vLLM wants blocks copied, which boards do not do for it")
         self.requests.update(scheduled)
+        if self._loading is not None:
+            self._begin_loads(self._loading, scheduled)
         if not scheduled.total_num_scheduled_tokens:
-            return EMPTY_MODEL_RUNNER_OUTPUT
+            return self._with_loads(copy(EMPTY_MODEL_RUNNER_OUTPUT))
         counts = scheduled.num_scheduled_tokens
         requests = [self.requests.known[name] for name in counts]
         sampling = [one for one in requests if Requests.samples(one, counts[one.name])]
@@ -62,6 +71,17 @@ class Runner:
         for group in self.requests.groups(scheduled):
             self._run(group, self._step, by_logits)
         return None
+
+    @staticmethod
+    def _begin_loads(loading: Loading, scheduled: SchedulerOutput) -> None:
+        asked = scheduled.kv_connector_metadata
+        assert isinstance(asked, Loads)
+        loading.begin(asked.loads, scheduled.finished_req_ids)
+
+    def _with_loads(self, output: ModelRunnerOutput) -> ModelRunnerOutput:
+        if self._loading is not None:
+            output.kv_connector_output = self._loading.output()
+        return output
 
     def _run(self, group: list[Request], step: Step, by_logits: bool) -> None:
         counts = step.scheduled.num_scheduled_tokens
@@ -97,13 +117,14 @@ class Runner:
             request.output += step.tokens[request.name]
         self._drafted = self._drafts.of(step.sampling)
         names = list(step.scheduled.num_scheduled_tokens)
-        return ModelRunnerOutput(
+        output = ModelRunnerOutput(
             req_ids=names,
             req_id_to_index={name: index for index, name in enumerate(names)},
             sampled_token_ids=[step.tokens.get(name, []) for name in names],
             logprobs=logprobs,
             prompt_logprobs_dict=self._prompts.done(),
         )
+        return self._with_loads(output)
 
     def take_drafts(self) -> DraftTokenIds | None:
         """What the last step's requests are expected to say next."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,7 @@ class BatchSampler:
             max_num_blocks_per_req=[1],
             logitsprocs=processors,
             logitsprocs_need_output_token_ids=self.has_custom,
+            **_older(config.cache_config.block_size),
         )
         self._members: dict[str, Request] = {}
 
@@ -72,6 +74,12 @@ class BatchSampler:
                 self._batch.add_request(_state(request))
         self._batch.condense()
         self._batch.refresh_metadata()
+
+
+def _older(block_size: int) -> dict[str, Any]:
+    """What vLLM 0.31 wants to know besides."""
+    known = inspect.signature(InputBatch).parameters
+    return {"kernel_block_sizes": [block_size]} if "kernel_block_sizes" in known else {}
 
 
 def _state(request: Request) -> CachedRequestState:

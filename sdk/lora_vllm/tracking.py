@@ -15,6 +15,7 @@ from lora_sdk.prefill.shared_kv import digest_of
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.outputs import KVConnectorOutput
 
 _log = logging.getLogger("vllm.lora_vllm")
 
@@ -71,6 +72,16 @@ class Tracking:
             prompt = _Prompt(name, digest_of(tokens), len(tokens) - 1)
             self._prompts[request.request_id] = prompt
             self._next.announced.append(name)
+
+    def matched(self, request: Any, computed: int) -> tuple[int, bool]:
+        """Nothing is fetched."""
+        return 0, False
+
+    def allocated(self, request: Any, blocks: Any, count: int) -> None:
+        """Nothing is fetched."""
+
+    def note(self, output: KVConnectorOutput) -> None:
+        """Nothing is fetched."""
 
     def step(self, scheduled: SchedulerOutput) -> Step:
         """Of the rows that are scheduled. A range ends with a whole page, but for the last."""

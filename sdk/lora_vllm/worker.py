@@ -11,7 +11,8 @@ from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 from lora_host.errors import LoraError
 from lora_host.naming import counted
 from lora_vllm.boards import Boards
-from lora_vllm.limits import blocks_of, board_options
+from lora_vllm.limits import blocks_of, board_options, prefill_source
+from lora_vllm.loading import Loading
 from lora_vllm.runner import Runner
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ class LoraWorker(WorkerBase):
         """Open the boards and place the model. Errors of every layer pass through."""
         if load_dummy_weights:
             raise ValueError("dummy weights: boards load the model's folder")
-        self._boards = Boards(board_options(self.vllm_config))
+        options = board_options(self.vllm_config)
+        self._boards = Boards(options)
         self._check_vocabulary()
-        self._runner = Runner(self.vllm_config, self._boards)
+        self._loading = None
+        source = prefill_source(self.vllm_config)
+        if source is not None:
+            self._loading = Loading(source, options, self._boards)
+        self._runner = Runner(self.vllm_config, self._boards, self._loading)
 
     def _check_vocabulary(self) -> None:
         ours, theirs = self._boards.opened.config.vocabulary, self.vocab_size
@@ -84,6 +90,9 @@ class LoraWorker(WorkerBase):
         room = blocks_of(self._boards.opened.plan)
         if kv_cache_config.num_blocks > room:
             raise ValueError(f"{kv_cache_config.num_blocks} KV blocks; boards have {room}")
+
+    def get_kv_connector_handshake_metadata(self) -> None:
+        """Nothing: the worker that computes prompts is asked for each of them."""
 
     def update_max_model_len(self, max_model_len: int) -> None:
         """vLLM has cut the length to what its blocks hold."""
@@ -162,6 +171,9 @@ class LoraWorker(WorkerBase):
 
     def shutdown(self) -> None:
         """Give the boards back."""
+        loading = getattr(self, "_loading", None)
+        if loading is not None:
+            loading.close()
         boards = getattr(self, "_boards", None)
         if boards is not None:
             boards.close()

@@ -22,7 +22,7 @@ from lora_sdk.prefill.shared_kv import NotComputed, Opening, Ready, digest_of
 from lora_vllm import hand_out
 from lora_vllm.hand_out import HandOut
 from tests.prefill_rig import held
-from tests.served import eventually
+from tests.served import Reply, eventually, served
 from tests.variants import variant, write_checkpoint
 
 TOKENS = [(i * i * 7 + 3 * i) % 280 for i in range(101)]
@@ -116,6 +116,38 @@ def test_a_prompt_is_kept_for_a_request_that_comes_later(
     assert out.used == prompt.kv.nbytes
     assert engine.generate(TOKENS, max_tokens=8, prefill_id="a").token_ids == own
     assert engine.prefill_use.prompts == 1
+
+
+def test_answers_say_that_k_and_v_are_not_the_boards_own(
+    out: HandOut, engine: Engine, prompt: Prompt
+) -> None:
+    """Whole and streamed, beside those of prompts that the boards compute; counts are metrics."""
+
+    def ask(name: str | None, **more: object) -> Reply:
+        if name is not None:
+            out.announce(name)
+            out.begin(name, prompt.opening)
+            prompt.put(out, name, 0, 100)
+            more["kv_transfer_params"] = {"do_remote_prefill": True, "id": name}
+        body = {"model": "demo", "prompt": TOKENS, "max_tokens": 4, "return_token_ids": True}
+        return server.post("/v1/completions", body | more)
+
+    with served(lambda _: engine) as server:
+        handed, own = ask("a"), ask(None)
+        assert handed.headers["x-lora-prefill"] == "fast" and "x-lora-prefill" not in own.headers
+        details = [one.body["usage"]["prompt_tokens_details"] for one in (handed, own)]
+        assert details == [{"cached_tokens": 100, "prefill": "fast"}, {"cached_tokens": 0}]
+        streamed = ask("b", stream=True, stream_options={"include_usage": True})
+        assert streamed.headers["x-lora-prefill"] == "fast"
+        assert '"prefill":"fast"' in streamed.body.split("data: ")[-2]
+        missing = {"do_remote_prefill": True, "id": "c"}  # which another process has taken
+        out.announce("c")
+        out.drop("c", "gone")
+        assert "x-lora-prefill" not in ask(None, kv_transfer_params=missing).headers
+        metrics = server.get("/metrics").body
+    assert 'lora_prefill_prompts_total{mode="fast"} 2.0' in metrics
+    assert 'lora_prefill_tokens_total{mode="fast"} 200.0' in metrics
+    assert 'lora_prefill_prompts_total{mode="exact"} 0.0' in metrics
 
 
 def test_nothing_listens(

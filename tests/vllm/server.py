@@ -62,10 +62,12 @@ class VllmServer:
     def client(self) -> OpenAI:
         return OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="none", max_retries=0)
 
-    def metric(self, name: str) -> float:
-        """A sample of the server's metrics."""
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of the server's metrics, with a label."""
+        label = "".join(f'{key}="{value}".*' for key, value in labels.items())
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as got:
-            found = re.search(rf"^{name}\{{.*\}} (\S+)$", got.read().decode(), re.MULTILINE)
+            pattern = rf"^{name}\{{.*{label}\}} (\S+)$"
+            found = re.search(pattern, got.read().decode(), re.MULTILINE)
         assert found is not None, name
         return float(found[1])
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -27,40 +23,10 @@ from lora_sdk.prefill.receiving import ReceivingComputer
 from lora_sdk.prefill.shared_kv import digest_of
 from tests.handover_times import handover_times
 from tests.prefill_rig import held
-from tests.processes import ROOT
 from tests.served import eventually, served
-from tests.vllm.rig import STARTS
-from tests.vllm.server import VllmServer, free_port
+from tests.vllm.producer import BOUND, NAMES, Producer, differing, prompts_of, proxy
 
 pytestmark = pytest.mark.vllm
-BOUND = 0.006  # of the logits' deviation
-NAMES = (f"prompt-{number}" for number in count())
-
-
-class Producer:
-    """A vLLM server on this computer's cores, with the connector."""
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind, self.socket = kind, folder / "kv.sock"
-        transfer = {
-            "kv_connector": "LoraBoardsConnector", "kv_role": "kv_producer",
-            "kv_connector_module_path": "lora_vllm.connector",
-            "kv_connector_extra_config": {"socket": str(self.socket)},
-        }  # fmt: skip
-        words = ["--served-model-name", "demo", "--dtype", kind, "--enforce-eager",
-                 "--max-num-batched-tokens", 256, "--kv-transfer-config",
-                 json.dumps(transfer)]  # fmt: skip
-        self.server = VllmServer(words, folder / "log")
-        self.server.wait()
-
-    def compute(self, tokens: Sequence[int], name: str) -> dict[str, Any]:
-        """Let vLLM compute a prompt."""
-        body = {"model": "demo", "prompt": list(map(int, tokens)), "max_tokens": 1,
-                "kv_transfer_params": {"do_remote_decode": True, "id": name}}  # fmt: skip
-        url = f"http://127.0.0.1:{self.server.port}/v1/completions"
-        asked = Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urlopen(asked, timeout=120) as got:
-            return dict(json.loads(got.read()))
 
 
 @pytest.fixture(scope="module", params=["float32", "float16"])
@@ -81,16 +47,14 @@ def engine(producer: Producer) -> Iterator[Engine]:
 
 
 def open_engine(producer: Producer, **options: Any) -> Engine:
-    worker = f"vllm:{producer.socket}"
-    return Engine(boards=4, prefill=worker, prefill_mode="fast", max_sequences=16, **options)
+    return Engine(
+        boards=4, prefill=producer.worker, prefill_mode="fast", max_sequences=16, **options
+    )
 
 
 @pytest.fixture(scope="module")
 def tokens_of(engine: Engine) -> list[list[int]]:
-    """50 prompts, some within a page, some of several hundred tokens."""
-    long = "".join(f"value_{n} = {n * n}\n" for n in range(60))
-    texts = [long[: n % 5 * 150] + STARTS[n % len(STARTS)] + f"  # {n}\n" for n in range(50)]
-    return [list(engine.tokenizer.encode(text)) for text in texts]
+    return prompts_of(engine.tokenizer)
 
 
 def kv_logits(engine: Engine, producer: Producer, tokens: list[int]) -> NDArray[np.float32]:
@@ -139,16 +103,8 @@ def test_greedy_texts_of_50_prompts(
         answers = [one.result() for one in asked]
     assert engine.prefill_use.prompts - before == 50
     assert {one["kv_transfer_params"]["id"] for one in answers} == set(names)
-    different = 0
-    for mine, other in zip(own, found, strict=True):
-        assert other.prefill == "fast"
-        pairs = enumerate(zip(mine.token_ids, other.token_ids, strict=False))
-        at = next((index for index, (a, b) in pairs if a != b), None)
-        if at is not None:
-            different += 1
-            first, second = (one.logprob for one in mine.outputs[0].logprobs[at].top)
-            deviation = 3.0  # of the demo model's logits
-            assert first - second < 3 * BOUND * deviation
+    assert all(one.prefill == "fast" for one in found)
+    different = differing(own, [one.token_ids for one in found])
     print(f"{producer.kind}: {50 - different} of 50 texts are the boards' own")
     assert different <= 10
 
@@ -217,29 +173,6 @@ def test_vllm_names_a_prompt_that_has_no_name(
         })  # fmt: skip
         assert server.engine.prefill_use.prompts == 1
     assert answer.status == 200 and engine.prefill_use.prompts == before
-
-
-@contextmanager
-def proxy(prefill: int, decode: int) -> Iterator[str]:
-    """examples/serve/vllm_proxy.py before both servers. Yields its address."""
-    import uvicorn
-
-    path = ROOT / "examples" / "serve" / "vllm_proxy.py"
-    spec = importlib.util.spec_from_file_location("vllm_proxy", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    app = module.make_app(f"http://127.0.0.1:{prefill}", f"http://127.0.0.1:{decode}")
-    port = free_port()
-    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    try:
-        assert eventually(lambda: running.started)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        running.should_exit = True
-        thread.join(60)
 
 
 def test_cancelled_requests_and_a_killed_producer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,23 +21,31 @@ pytestmark = pytest.mark.vllm
 KINDS = ("link down", "firmware dead", "VFU stuck", "blocks garbled")
 
 
+def worker_of(llm: Any) -> Any:
+    """The worker, which runs in this process."""
+    return llm.llm_engine.model_executor.driver_worker.worker
+
+
 def boards_of(llm: Any) -> Any:
     """The worker's boards."""
-    return llm.llm_engine.model_executor.driver_worker.worker._boards
+    return worker_of(llm)._boards
+
+
+def before_steps(llm: Any, act: Callable[[int], object]) -> None:
+    """Call `act` before each step of the boards with its number from 0 on."""
+    stepper = boards_of(llm).stepper
+    adapted, numbers = stepper._adapted, itertools.count()
+
+    def count(rows: Any) -> Any:
+        act(next(numbers))
+        return adapted(rows)
+
+    stepper._adapted = count
 
 
 def before_step(llm: Any, step: int, act: Callable[[], object]) -> None:
     """Call `act` before a step of the boards, counted from 0."""
-    stepper = boards_of(llm).stepper
-    adapted, seen = stepper._adapted, [0]
-
-    def count(rows: Any) -> Any:
-        seen[0] += 1
-        if seen[0] == step + 1:
-            act()
-        return adapted(rows)
-
-    stepper._adapted = count
+    before_steps(llm, lambda number: act() if number == step else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -89,7 +89,6 @@ class Place:
         self.tickets.append(ticket)
         if ticket.request.started is None:
             self.begun += 1
-            ticket.request.prefill = "fast" if self.fast else None
         else:
             self.taken += 1
         try:

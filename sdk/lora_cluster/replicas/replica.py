@@ -287,10 +287,7 @@ class ReplicaRequests:
     @cached_property
     def _maker(self) -> RequestMaker:
         one = self._replica
-        label = "fast" if one.opened.fast else None
-        return RequestMaker(
-            one.config, one.context, lambda: one.tokenizer, one.check_adapter, label
-        )
+        return RequestMaker(one.config, one.context, lambda: one.tokenizer, one.check_adapter)
 
     def make(
         self,

@@ -25,7 +25,6 @@ from lora_sdk.engine.migrated_kv import MigratedKvSource
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.request_api import RequestApi
 from lora_sdk.engine.requests import OnDelta
-from lora_sdk.engine.sender import Sender
 from lora_sdk.engine.submission import (
     Prompt,
     RequestMaker,
@@ -38,7 +37,7 @@ from lora_sdk.engine.submission import (
 from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.engine.watch_opening import open_watch
-from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
+from lora_sdk.engine.worker_source import WorkerSource
 from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.kv.kv_transfer import KvTransfer
@@ -49,6 +48,8 @@ from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.weight_notices import WeightNotices
 from lora_sdk.prefill.job import PrefillUse
 from lora_sdk.prefill.opening import check_worker, open_worker
+from lora_sdk.prefill.sender import Sender
+from lora_sdk.prefill.worker import LEAST_CACHED
 from lora_sdk.recovery.recovery import Recovered, Recovery
 from lora_sdk.recovery.scrubber import ScrubUse
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
@@ -146,7 +147,6 @@ class Engine:
             self.context,
             lambda: self.tokenizer,
             self._adapters.check,
-            "fast" if options.prefill_is_fast else None,
             self._workers is not None and self._workers.by_name,
         )
         lock, transfer = self._generator.lock, KvTransfer(self._loaded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,9 @@ class NewSequence:
     `drafted`: its rows may have drafts.
     `kv`: of all tokens but the last, in the boards' column order, with the boards' own bytes; None
     if they are to be found or computed. `keep`: the bytes are others, so that a recovery must write
-    them again. `prefill_id`: the name under which a worker by name has them."""
+    them again. `prefill_id`: the name under which a worker by name has them. `note_prefill` is
+    called with the mode of a worker once its K and V are those of the sequence, if they are not the
+    boards' own."""
 
     tokens: Sequence[int]
     pages: int
@@ -33,6 +35,7 @@ class NewSequence:
     kv: KvArrays | None = None
     keep: bool = False
     prefill_id: str | None = None
+    note_prefill: Callable[[str], None] = lambda _: None
 
 
 class KvSource(Protocol):

@@ -18,10 +18,10 @@ from lora_sdk.kv.kv_transfer import of_pages
 from lora_sdk.prefill.job import Job, Part
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.sender import Sender
     from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.kv.kv_transfer import KvTransfer
     from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.prefill.sender import Sender
 
 PART_PAGES = 8  # written at once
 

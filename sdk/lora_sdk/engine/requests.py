@@ -134,7 +134,7 @@ class Request:
     speculation: SpeculationStatistics | None = None  # counts, if the engine speculates
     search: BeamSearch | None = None
     cached_tokens: int | None = None  # of its prompt; None until it has started
-    prefill: str | None = None  # the result's label
+    prefill: str | None = None  # the result's label, known before its first token
     on_first_token: Callable[[], None] | None = None
     rescue: Callable[[BaseException], bool] | None = None  # whether others go on after a failure
     home: object | None = None  # the generator that runs it
@@ -148,6 +148,10 @@ class Request:
         """Its prompt's first `count` tokens are not computed, at its first start."""
         if self.cached_tokens is None:
             self.cached_tokens = count
+
+    def note_prefill(self, mode: str) -> None:
+        """K and V of its prompt came from a worker of this mode, and are not the boards' own."""
+        self.prefill = mode
 
     @property
     def done(self) -> bool:
@@ -170,6 +174,8 @@ class Request:
             self.first_token = time.monotonic()
             if self.params.prompt_logprobs is not None:
                 delta = replace(delta, prompt_logprobs=tuple(self.prompt_logprobs))
+            if self.prefill is not None:
+                delta = replace(delta, prefill=self.prefill)
             if self.on_first_token is not None:
                 self.on_first_token()
         try:

@@ -91,6 +91,7 @@ class SequenceGroup:
             kv=self.kv,
             keep=request.prefill is not None,
             prefill_id=None if self.samples[0].output else params.prefill_id,
+            note_prefill=request.note_prefill,
         )
 
 

@@ -95,13 +95,10 @@ class RequestMaker:
         context: int,
         tokenizer: Callable[[], Tokenizer],
         check_adapter: Callable[[str], None],
-        prefill: str | None = None,
         by_name: bool = False,
     ) -> None:
         """`tokenizer` raises ModelError if the model has none. `check_adapter` raises AdapterError
-        if no adapter of that name is loaded. `prefill`: the label of all results. `by_name`: a
-        worker has prompts under names."""
-        self._prefill = prefill
+        if no adapter of that name is loaded. `by_name`: a worker has prompts under names."""
         self._by_name = by_name
         self._config = config
         self._context = context
@@ -175,7 +172,7 @@ class RequestMaker:
             Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
             for index in range(params.n)
         ]
-        request = Request(text, tokens, params, seed, samples, on_delta, prefill=self._prefill)
+        request = Request(text, tokens, params, seed, samples, on_delta)
         if isinstance(params, BeamSearchParams):
             request.search = BeamSearch(samples[0].sampler, tokens, max_new)
         return request

@@ -17,12 +17,10 @@ from lora_sdk.prefill.shared_kv import digest_of
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
-    from lora_sdk.engine.sender import Sender
     from lora_sdk.kv.kv_transfer import KvTransfer
     from lora_sdk.kv.kvcache import KvCache
+    from lora_sdk.prefill.sender import Sender
     from lora_sdk.prefill.worker import Worker
-
-LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves
 
 _log = logging.getLogger("lora_sdk.prefill")
 
@@ -91,6 +89,8 @@ class WorkerSource:
             return 0
         if job.logits is not None:
             self._logits[sequence] = job.logits
+        if self._fast:
+            self._opened[sequence].note_prefill("fast")
         self.use.prompts += 1
         self.use.tokens += len(job.tokens)
         return len(job.tokens)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lora_host.errors import PlacementError, RequestError
+from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kvcache import KvCache, SequenceObserver
 from lora_sdk.kv.page_pool import PagePool
@@ -56,9 +57,10 @@ class MappedKvCache(KvCache):
         """The lowest page that a sequence may have."""
         return self._pool.first
 
-    def start(self, tokens: Sequence[int], pages: Sequence[int]) -> int:
+    def start(self, tokens: Sequence[int], pages: Sequence[int], kv: KvArrays | None = None) -> int:
         """A new sequence in `pages`, which hold K and V of its first positions, of `tokens`. Where
-        boards have lost that, these are computed again before its rows. Returns its number."""
+        boards have lost that, these are computed again before its rows, or the first of them
+        written again as `kv`. Returns its number."""
         if len(pages) < pages_for(len(tokens)):
             raise RequestError(
                 f"{len(tokens)} positions in {len(pages)} pages; expected {pages_for(len(tokens))}"
@@ -71,11 +73,20 @@ class MappedKvCache(KvCache):
             raise
         self.found += len(tokens)
         if self._lost_pages.isdisjoint(pages[: pages_for(len(tokens))]):
-            self.begin(number, tokens)
+            self.begin(number, tokens, kv)
         else:
-            self._open[number].lost = list(tokens)
+            self._open[number].lost, self._open[number].imported = list(tokens), kv
             self.has_lost = True
         return number
+
+    def filled(self, pages: Sequence[int]) -> None:
+        """Pages have got K and V of all their positions from elsewhere."""
+        self._lost_pages.difference_update(pages)
+
+    def written(self, sequence: int) -> None:
+        """As in KvCache."""
+        super().written(sequence)
+        self.filled(self.pages_of(sequence, 0, self.computed(sequence)))
 
     def map(self, sequence: int, pages: Sequence[int]) -> None:
         """Append pages to a sequence's table. RequestError: one is outside the cache, or there are

@@ -9,6 +9,8 @@ from lora_host.errors import ModelError
 from lora_sdk.prefill.job import Computer, Job
 from lora_sdk.prefill.shared_kv import NotComputed
 
+LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves
+
 
 class Worker:
     """Runs jobs on a computer. After a failure it takes no more."""

@@ -38,14 +38,23 @@ class Usage:
     prompt: int
     completion: int = 0
     cached: int = 0  # prompt tokens that were not computed
+    prefill: str | None = None  # "fast": K and V of a prompt are not the boards' own
+
+    def note(self, cached: int, prefill: str | None) -> None:
+        """Of one prompt: tokens that were not computed, and the mode of its worker."""
+        self.cached += cached
+        self.prefill = prefill or self.prefill
 
     def as_dict(self) -> dict[str, Any]:
         """As `usage`."""
+        details: dict[str, Any] = {"cached_tokens": self.cached}
+        if self.prefill is not None:
+            details["prefill"] = self.prefill
         return {
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,
             "total_tokens": self.prompt + self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "prompt_tokens_details": details,
         }
 
 

@@ -30,7 +30,7 @@ from lora_sdk.serve.metrics import CONTENT_TYPE
 from lora_sdk.serve.openapi import Operation, docs_page, openapi
 from lora_sdk.serve.receiving import read_body
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
-from lora_sdk.serve.service import CALLER, Caller, Service
+from lora_sdk.serve.service import CALLER, PREFILL, Caller, Service
 from lora_sdk.serve.status import package_version
 
 Body = TypeVar("Body", bound=Fields)
@@ -88,7 +88,7 @@ def _for_pages(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         return app
     return CORSMiddleware(
         app, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
-        expose_headers=["x-request-id"],
+        expose_headers=["x-request-id", PREFILL],
     )  # fmt: skip
 
 

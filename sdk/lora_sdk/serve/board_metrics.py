@@ -47,6 +47,25 @@ class PortReading:
 
 
 @dataclass(frozen=True)
+class PrefillCounts:
+    """Prompts that a worker computed, and their tokens, by whether K and V are the boards' own."""
+
+    exact_prompts: int = 0
+    exact_tokens: int = 0
+    fast_prompts: int = 0
+    fast_tokens: int = 0
+
+    @classmethod
+    def of(cls, engine: Engine) -> PrefillCounts:
+        """Of an engine; zeros without a worker."""
+        use = engine.prefill_use
+        if use is None:
+            return cls()
+        counts = (use.prompts, use.tokens)
+        return cls(0, 0, *counts) if use.fast else cls(*counts)
+
+
+@dataclass(frozen=True)
 class BoardReading:
     """Counts at one time. `links`: of all ports with cables; `memory`: by board."""
 
@@ -63,6 +82,7 @@ class BoardReading:
     drafts: int
     drafted: int
     accepted: int
+    prefill: PrefillCounts = PrefillCounts()
 
 
 def read_boards(engine: Engine) -> BoardReading:
@@ -94,6 +114,7 @@ def read_boards(engine: Engine) -> BoardReading:
         speculation.verifications if speculation else 0,
         sum(speculation.rows.values()) if speculation else 0,
         sum(speculation.accepted.values()) if speculation else 0,
+        PrefillCounts.of(engine),
     )
 
 
@@ -183,8 +204,20 @@ class BoardCollector(Collector):
         yield CounterMetricFamily(
             "vllm:spec_decode_num_accepted_tokens", "Accepted drafts", reading.accepted
         )
+        yield from _prefills(reading.prefill)
         yield from _links(reading)
         yield from _memory(reading)
+
+
+def _prefills(counts: PrefillCounts) -> Iterator[Metric]:
+    prompts = CounterMetricFamily(
+        "lora_prefill_prompts", "Prompts that a worker computed", labels=["mode"]
+    )
+    tokens = CounterMetricFamily("lora_prefill_tokens", "Tokens of these", labels=["mode"])
+    for mode in ("exact", "fast"):
+        prompts.add_metric([mode], getattr(counts, f"{mode}_prompts"))
+        tokens.add_metric([mode], getattr(counts, f"{mode}_tokens"))
+    yield from (prompts, tokens)
 
 
 def _sums(use: ScrubUse) -> Iterator[Metric]:

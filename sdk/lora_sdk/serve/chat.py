@@ -133,6 +133,8 @@ async def answer(service: Service, caller: Caller, body: ChatBody) -> dict[str, 
     """The whole answer. Raises ApiError."""
     prepared = await _prepare(service, body, "chat.completion")
     (result,) = await run_all(service, caller, [prepared.job])
+    usage = Usage(result.prompt_tokens, result.completion_tokens)
+    usage.note(result.cached_tokens, result.prefill)
     more: dict[str, Any] = {}
     if body.prompt_logprobs is not None:
         more["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
@@ -140,7 +142,7 @@ async def answer(service: Service, caller: Caller, body: ChatBody) -> dict[str, 
         more["prompt_token_ids"] = list(result.prompt_token_ids)
     return prepared.heading.answer(
         [_choice(prepared, output) for output in result.outputs],
-        usage=Usage(result.prompt_tokens, result.completion_tokens, result.cached_tokens).as_dict(),
+        usage=usage.as_dict(),
         **more,
     )
 

@@ -110,7 +110,7 @@ async def answer(service: Service, caller: Caller, body: CompletionBody) -> dict
     usage = prepared.usage
     choices = []
     for index, result in enumerate(results):
-        usage.cached += result.cached_tokens
+        usage.note(result.cached_tokens, result.prefill)
         usage.completion += 0 if prepared.scored else result.completion_tokens
         choices += [_choice(prepared, index, result, output) for output in result.outputs]
     return prepared.heading.answer(choices, usage=usage.as_dict())

@@ -102,6 +102,7 @@ async def _run(service: Service, caller: Caller, job: Job, ticket: Ticket) -> Re
         result = await service.engine.agenerate(job.tokens, job.params)
         assert isinstance(result, Result)  # a single prompt
         clock.finished(result)
+        caller.note_prefill(result.prefill)
         return result
     except LoraError as error:
         raise service.failed(error) from error
@@ -121,7 +122,7 @@ async def _pump(
     clock = service.metrics.clock(len(job.tokens), job.params, caller.counts)
 
     def ended(result: Result) -> None:
-        usage.cached += result.cached_tokens
+        usage.note(result.cached_tokens, result.prefill)
 
     try:
         await ticket.wait()
@@ -130,6 +131,7 @@ async def _pump(
         async with aclosing(stream) as deltas:
             async for delta in deltas:
                 clock.received(delta)
+                caller.note_prefill(delta.prefill)
                 queue.put_nowait((index, delta))
         clock.ended()
     except LoraError as error:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lora_sdk.serve.errors import ApiError
 from lora_sdk.serve.replies import error_reply
-from lora_sdk.serve.service import CALLER, Caller, Service
+from lora_sdk.serve.service import CALLER, PREFILL, Caller, Service
 from lora_sdk.serve.settings import digest
 
 LOG = logging.getLogger("lora.serve")
@@ -55,7 +55,10 @@ class Guard:
             nonlocal status, begun
             if message["type"] == "http.response.start":
                 status, begun = message["status"], True
-                MutableHeaders(raw=message["headers"])["x-request-id"] = caller.request_id
+                headers = MutableHeaders(raw=message["headers"])
+                headers["x-request-id"] = caller.request_id
+                if "prefill" in caller.counts:
+                    headers[PREFILL] = str(caller.counts["prefill"])
             elif not message.get("more_body") and not body.read and status != 408:
                 await send({**message, "more_body": True})
                 await body.discard(self._discarded)

@@ -46,6 +46,7 @@ _CONTEXT = "This model's maximum context length is {} tokens. However,"
 """OpenAI's words, by which libraries know the error."""
 TOO_LONG = "context_length_exceeded"
 """The code of the error."""
+PREFILL = "x-lora-prefill"  # a header of answers: "fast"
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
 
@@ -70,6 +71,11 @@ class Caller:
     counts: dict[str, object] = field(default_factory=dict)
     gone: bool = False
     place: Ticket | None = None
+
+    def note_prefill(self, mode: str | None) -> None:
+        """A worker of this mode computed a prompt; None: its K and V are the boards' own."""
+        if mode is not None:
+            self.counts["prefill"] = mode
 
     def give_place(self) -> None:
         """Lets another large body come, if there is one."""

@@ -61,7 +61,7 @@ class Result:
     `prompt_logprobs`: one entry per prompt token, None for the first, if they were requested.
     `speculation`: counts of drafted and accepted tokens, if the engine speculates. `cached_tokens`:
     prompt tokens that were not computed, because the KV cache held them from earlier requests.
-    `prefill`: "fast" if a worker of that mode computes prompts: the text may differ from the
+    `prefill`: "fast" if a worker of that mode computed the prompt: the text may differ from the
     boards' own; None if it is theirs.
     """
 
@@ -140,7 +140,7 @@ class Delta:
 
     The last delta of an output has a `finish_reason`. Its `token_id` is None if only held-back text
     was left. The first delta of a request has its `prompt_logprobs`, as Result has them, if they
-    were requested.
+    were requested, and its `prefill`.
     """
 
     index: int
@@ -150,6 +150,7 @@ class Delta:
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
+    prefill: str | None = None
 
     def __init__(  # runs per token: one dict update is faster than a call per field
         self,
@@ -160,6 +161,7 @@ class Delta:
         finish_reason: str | None = None,
         stop_reason: str | int | None = None,
         prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None,
+        prefill: str | None = None,
     ) -> None:
         self.__dict__.update(
             index=index,
@@ -169,6 +171,7 @@ class Delta:
             finish_reason=finish_reason,
             stop_reason=stop_reason,
             prompt_logprobs=prompt_logprobs,
+            prefill=prefill,
         )
 
     def __repr__(self) -> str:
