@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "isa/gguf.h"
 #include "isa/half.h"
 #include "isa/segments.h"
 #include "job.h"
@@ -48,6 +49,20 @@ static bool is_widened(const struct lora_job *own) {
     return own->matrix.type != LORA_WEIGHT_FP16 && !matrix_is_integer(&own->matrix);
 }
 
+static bool is_gguf(const struct lora_job *own) { return own->matrix.type == LORA_WEIGHT_GGUF; }
+
+/* A single row: weights are multiplied as they are stored. */
+static void multiply_gguf(const struct lora_job *job, const struct expert *expert,
+                          const uint16_t *const *blocks, const uint16_t *const *next,
+                          float *sums) {
+    struct gguf_tile tile = {.x = expert->x,
+                             .starts = job->experts.starts,
+                             .blocks = (const uint8_t *const *)(const void *)blocks,
+                             .next = (const uint8_t *const *)(const void *)next,
+                             .count = job->experts.k_blocks};
+    job->variant->gguf->row(matrix_gguf_block(&expert->own.matrix), &tile, sums);
+}
+
 /* FP32 sums of one tile, tree and scales included: sums[taker][32]. */
 static void multiply(const struct lora_job *job, const struct expert *expert, uint32_t tile,
                      uint32_t thread, const uint16_t *const *blocks, const uint16_t *const *next,
@@ -56,6 +71,10 @@ static void multiply(const struct lora_job *job, const struct expert *expert, ui
     const uint32_t *starts = job->experts.starts;
     if (matrix_is_integer(&expert->own.matrix)) {
         lora_quantized_multiply(&expert->own, tile, blocks, next, sums);
+        return;
+    }
+    if (is_gguf(&expert->own) && expert->count == 1) {
+        multiply_gguf(job, expert, blocks, next, sums);
         return;
     }
     if (is_widened(&expert->own))
@@ -70,6 +89,16 @@ static void multiply(const struct lora_job *job, const struct expert *expert, ui
     }
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     lora_panels_multiply(variant, expert->x, expert->count, starts, blocks, next, work, sums);
+}
+
+static void add_bias(const struct lora_job *job, const struct expert *expert, uint32_t tile,
+                     float *sums) {
+    const uint16_t *bias = expert->own.matrix.bias;
+    float values[LORA_BLOCK_N] = {0};
+    if (!bias) return;
+    job->variant->halves_to_floats(bias + (uint64_t)tile * LORA_BLOCK_N,
+                                   tile_columns(job->experts.command, tile), values);
+    job->variant->add_biases(sums, expert->count, values);
 }
 
 /* Column i of the slot's expert is element i*chosen + slot of the row. */
@@ -129,6 +158,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         if (status != LORA_OK) break;
         if (at.expert == 0) memset(totals, 0, sizeof(float) * job->rows * LORA_BLOCK_N);
         multiply(job, expert, at.tile, thread, blocks, more ? next : blocks, sums);
+        add_bias(job, expert, at.tile, sums);
         if (combines(e)) add_weighted(expert, sums, totals);
         else store_apart(job, expert, at.tile, sums);
         if (last && combines(e)) store_totals(job, at.tile, totals);
@@ -145,8 +175,15 @@ static const struct lora_chosen *chosen_of(const struct experts_job *e, uint32_t
     return (const struct lora_chosen *)(const void *)(e->chosen.base + e->chosen.stride * row);
 }
 
-/* Of one expert, in whole lines. */
-static uint64_t scale_bytes(const struct lora_experts *c) { return padded_lines(4ull * c->n); }
+/* Of one expert, in whole lines: its scales, and with its bias behind. */
+static uint64_t scale_bytes(const struct experts_job *e) {
+    return e->x_bytes == 1 ? padded_lines(4ull * e->command->n) : 0;
+}
+
+static uint64_t table_bytes(const struct experts_job *e) {
+    const struct lora_experts *c = e->command;
+    return scale_bytes(e) + (c->flags & LORA_FLAG_EXPERT_BIAS ? padded_lines(2ull * c->n) : 0);
+}
 
 /* Of x, in whole lines where each row has its scale behind. */
 static uint64_t row_bytes(const struct experts_job *e) {
@@ -158,15 +195,17 @@ static uint64_t row_bytes(const struct experts_job *e) {
 static int find_operands(struct lora_job *job) {
     struct experts_job *e = &job->experts;
     const struct lora_experts *c = e->command;
-    bool integer = e->x_bytes == 1, scaled = c->flags & LORA_FLAG_ROW_SCALES;
+    bool scaled = c->flags & LORA_FLAG_ROW_SCALES;
     uint64_t x = row_bytes(e) + (scaled ? sizeof(struct lora_row_scale) : 0);
     uint64_t y = 2ull * c->n * (combines(e) ? 1 : c->chosen);
-    uint64_t scales = (uint64_t)c->scale_line * LORA_LINE_BYTES;
+    uint64_t table = (uint64_t)c->scale_line * LORA_LINE_BYTES;
     e->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, x,
                         scaled ? 4 : e->x_bytes);
-    e->scales = integer ? call_at(job->call, c->scale_bank, scales, c->experts * scale_bytes(c), 4)
-                        : NULL;
-    if (integer && !e->scales) return LORA_ERR_ADDRESS;
+    e->table = NULL;
+    if (table_bytes(e)) {
+        e->table = call_at(job->call, c->scale_bank, table, c->experts * table_bytes(e), 4);
+        if (!e->table) return LORA_ERR_ADDRESS;
+    }
     e->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, y, 2);
     e->chosen = call_operand(job->call, LORA_BANK_ONCHIP, c->chosen_offset, c->chosen_stride,
                              sizeof(struct lora_chosen) * c->chosen, 4);
@@ -214,7 +253,12 @@ static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t num
     lora_quantized_type(m);
     memcpy(m->starts, job->experts.starts, sizeof m->starts);
     m->scaled_rows = c->flags & LORA_FLAG_ROW_SCALES;
-    if (job->experts.scales) m->scales = job->experts.scales + number * scale_bytes(c) / 4;
+    if (job->experts.table) {
+        const uint8_t *own = job->experts.table + number * table_bytes(&job->experts);
+        m->scales = (const float *)(const void *)own;
+        if (c->flags & LORA_FLAG_EXPERT_BIAS)
+            m->bias = (const uint16_t *)(const void *)(own + scale_bytes(&job->experts));
+    }
     lora_matrix_order(m, job->call);
 }
 

@@ -65,7 +65,8 @@ class ExpertConfig:
     `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
     those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an
     expert that every row takes in addition, 0 without one; `shared_gate`: its output is multiplied
-    by a sigmoid."""
+    by a sigmoid. `biased`: the router and all matrices have biases. `limit`: of a clamped SwiGLU,
+    with `alpha`, 0 for the plain one."""
 
     count: int
     chosen: int
@@ -75,6 +76,9 @@ class ExpertConfig:
     shared: int = 0
     shared_gate: bool = False
     sigmoid: SigmoidRouting | None = None
+    biased: bool = False
+    limit: float = 0.0
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class ModelConfig:
     last the files may have, which are not read (of multi-token prediction). `experts`: the layers
     that have some, and which; `ffn` is the other layers' inner size. `recurrent`: the layers that
     have no attention, and what they have. `output_gate`: attention's output is multiplied by a
-    sigmoid, of a gate beside q. `quantization` is None if everything is FP16.
+    sigmoid, of a gate beside q. `sinks`: the softmax of each head has one more logit, which weighs
+    no position. `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -180,6 +185,7 @@ class ModelConfig:
     experts: ExpertConfig | None = None
     recurrent: RecurrentConfig | None = None
     output_gate: bool = False
+    sinks: bool = False
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
