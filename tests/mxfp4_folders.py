@@ -48,9 +48,10 @@ def write_mxfp4(
     for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
         layer = name.split(".")[2]
         codes, exponents = rounded(tensors.pop(name).swapaxes(1, 2))
-        exponents.reshape(-1)[::4] -= np.uint8(lower)
-        tensors[f"{name}_blocks"] = codes[..., ::2] | codes[..., 1::2] << np.uint8(4)
-        tensors[f"{name}_scales"] = exponents
+        exponents[..., ::4] -= np.uint8(lower)
+        packed = codes[..., ::2] | codes[..., 1::2] << np.uint8(4)
+        tensors[f"{name}_blocks"] = np.ascontiguousarray(packed)
+        tensors[f"{name}_scales"] = exponents = np.ascontiguousarray(exponents)
         for expert, exact in enumerate(meaning(codes, exponents)):
             lead = f"layer.{layer}.expert.{expert}"
             if name.endswith("down_proj"):

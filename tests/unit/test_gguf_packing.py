@@ -122,7 +122,7 @@ def test_exponents_of_mxfp4_beyond_fp16_are_refused() -> None:
             value = [0, 0.5, 1, 1.5, 2, 3, 4, 6][code]
             assert found.tolist() == [value * 2.0 ** (exponent - 127), *[0] * 31]
         else:
-            with pytest.raises(ModelError, match=r"a: weight \[0, \d+\] is "):
+            with pytest.raises(ModelError, match=r"a: weight \[0.*\] is "):
                 pack_parts([part], 32, row.weight_type(None))
 
 
