@@ -1,6 +1,6 @@
 /* EXPERTS: each row times the matrices of the experts that it has chosen. An item is a run of
- * column tiles: an expert's tile is read once, for all rows that chose it. docs/numbers.md, 3.16.
- */
+ * column tiles in the order of matrix_blocks.h: those of an expert, then those of the next, each
+ * read once, for all rows that chose it. docs/numbers.md, 3.16. */
 #include <string.h>
 
 #include "isa/gguf.h"
@@ -28,9 +28,9 @@ struct expert {
     float *x; /* [k] of a single row, panels of several; not of INT8 */
 };
 
-/* An expert's tile, in the order in which an item takes them. */
+/* An expert's tile, and its place in their order. */
 struct place {
-    uint32_t tile, expert;
+    uint32_t index, tile, expert;
 };
 
 static bool combines(const struct experts_job *e) { return e->command->flags & LORA_FLAG_COMBINE; }
@@ -117,6 +117,7 @@ static void store_apart(struct lora_job *job, const struct expert *expert, uint3
     }
 }
 
+/* totals[row][32] of a tile. */
 static void add_weighted(const struct expert *expert, const float *sums, float *totals) {
     for (uint32_t i = 0; i < expert->count; i++, sums += LORA_BLOCK_N) {
         float *total = totals + (uint64_t)expert->takers[i].row * LORA_BLOCK_N;
@@ -135,8 +136,23 @@ static void store_totals(struct lora_job *job, uint32_t tile, const float *total
     }
 }
 
+static struct place place_of(const struct experts_job *e, uint32_t index, uint32_t expert) {
+    const struct matrix_job *m = &e->all[expert < e->count ? expert : 0].own.matrix;
+    return (struct place){index, lora_matrix_tile_at(m, index), expert};
+}
+
 static int find_blocks(const struct experts_job *e, struct place at, const uint16_t **blocks) {
     return lora_matrix_find_blocks(&e->all[at.expert].own, at.tile, blocks);
+}
+
+/* The tiles of an item at most. */
+static uint32_t item_tiles(const struct lora_job *job) {
+    return (job->experts.tiles + job->items - 1) / job->items;
+}
+
+static uint64_t totals_bytes(const struct lora_job *job) {
+    if (!combines(&job->experts) || job->items == 0) return 0;
+    return sizeof(float) * job->rows * LORA_BLOCK_N * item_tiles(job);
 }
 
 /* Two lists of blocks alternate: those that are read, and the next ones, which may be fetched. */
@@ -144,29 +160,31 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct experts_job *e = &job->experts;
     uint64_t stride = (uint64_t)e->k_blocks + 1;
     const uint16_t **blocks = e->lists + 2 * stride * thread, **next = blocks + stride;
-    struct place at = {item_start(job, item), 0};
-    uint32_t end = item_start(job, item + 1);
+    uint32_t start = item_start(job, item), end = item_start(job, item + 1);
+    uint64_t each = (uint64_t)job->rows * LORA_BLOCK_N;
+    struct place at = place_of(e, start, 0);
     _Alignas(LORA_LINE_BYTES) float sums[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
-    _Alignas(LORA_LINE_BYTES) float totals[LORA_MAX_ROWS * LORA_BLOCK_N];
+    float *totals = combines(e) ? e->totals + each * item_tiles(job) * thread : NULL;
+    if (totals) memset(totals, 0, totals_bytes(job));
     int status = find_blocks(e, at, blocks);
-    while (at.tile < end && status == LORA_OK) {
+    while (at.expert < e->count && status == LORA_OK) {
         const struct expert *expert = &e->all[at.expert];
-        bool last = at.expert + 1 == e->count;
-        struct place then = {at.tile + last, last ? 0 : at.expert + 1};
-        bool more = then.tile < end;
+        bool last = at.index + 1 == end;
+        struct place then = place_of(e, last ? start : at.index + 1, at.expert + last);
+        bool more = then.expert < e->count;
         if (more) status = find_blocks(e, then, next);
         if (status != LORA_OK) break;
-        if (at.expert == 0) memset(totals, 0, sizeof(float) * job->rows * LORA_BLOCK_N);
         multiply(job, expert, at.tile, thread, blocks, more ? next : blocks, sums);
         add_bias(job, expert, at.tile, sums);
-        if (combines(e)) add_weighted(expert, sums, totals);
+        if (totals) add_weighted(expert, sums, totals + each * (at.index - start));
         else store_apart(job, expert, at.tile, sums);
-        if (last && combines(e)) store_totals(job, at.tile, totals);
         const uint16_t **taken = blocks;
         blocks = next;
         next = taken;
         at = then;
     }
+    for (uint32_t i = start; totals && i < end && status == LORA_OK; i++)
+        store_totals(job, place_of(e, i, 0).tile, totals + each * (i - start));
     return status;
 }
 
@@ -376,8 +394,8 @@ static uint64_t wide_bytes(const struct lora_job *job) {
     return job->threads * (e->k_blocks * (uint64_t)LORA_BLOCK_BYTES_FP16 + padded_lines(pointers));
 }
 
-/* Experts, their takers, each thread's lists of blocks and widened blocks, the rows in FP16 and as
- * they are multiplied. */
+/* Experts, their takers, each thread's lists of blocks, widened blocks and sums, the rows in FP16
+ * and as they are multiplied. */
 static int allocate(struct lora_job *job, const uint16_t *counts) {
     struct experts_job *e = &job->experts;
     const struct lora_experts *c = e->command;
@@ -387,13 +405,14 @@ static int allocate(struct lora_job *job, const uint16_t *counts) {
     uint64_t lists = padded_lines(2 * ((uint64_t)e->k_blocks + 1) * job->threads *
                                   sizeof(uint16_t *));
     uint64_t wide = wide_bytes(job), halves = padded_lines(2ull * job->rows * c->k);
-    uint64_t x = all_x_bytes(job, counts);
-    uint8_t *memory = lora_job_memory(job, all + takers + lists + wide + halves + x);
+    uint64_t x = all_x_bytes(job, counts), totals = padded_lines(totals_bytes(job) * job->threads);
+    uint8_t *memory = lora_job_memory(job, all + takers + lists + wide + halves + x + totals);
     if (!memory) return LORA_ERR_MEMORY;
     e->all = (struct expert *)(void *)memory;
     e->lists = (const uint16_t **)(void *)(memory + all + takers);
     set_experts(job, counts, (struct taker *)(void *)(memory + all));
     uint8_t *rows = memory + all + takers + lists;
+    e->totals = (float *)(void *)(rows + wide + halves + x);
     place_rows(job, rows + wide + halves, (uint16_t *)(void *)(rows + wide), rows);
     return LORA_OK;
 }
@@ -425,6 +444,7 @@ int lora_experts_begin(struct lora_job *job) {
     e->k_blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     e->tiles = (c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) e->starts[s] = segment_start(c->k, s);
+    job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;
     status = find_operands(job);
     if (status == LORA_OK) status = count_takers(job, counts);
     if (status == LORA_OK) status = allocate(job, counts);
@@ -434,7 +454,6 @@ int lora_experts_begin(struct lora_job *job) {
     job->work = blocks * e->block_bytes / WEIGHT_BYTES_PER_NS;
     if (products / MULTIPLICATIONS_PER_NS > job->work)
         job->work = products / MULTIPLICATIONS_PER_NS;
-    job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;
     job->run = run;
     return LORA_OK;
 }

@@ -50,6 +50,7 @@ struct experts_job {
     const uint8_t *table;          /* of expert 0: scales (INT8, W4A8), then a bias; NULL: neither */
     uint32_t starts[LORA_SEGMENTS + 1];
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
+    float *totals;          /* of an item's tiles, a thread: COMBINE */
 };
 
 struct vector_job {
