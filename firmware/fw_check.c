@@ -166,9 +166,8 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
         [LORA_CMD_END] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_ADAPTER] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
         [LORA_CMD_BALLOT] = {LORA_UNIT_CONTROL, 0},
-        [LORA_CMD_EXPERTS] = {LORA_UNIT_MPU,
-                              LORA_FLAG_SELECTED | LORA_FLAG_COMBINE | LORA_FLAG_ROW_SCALES |
-                                  LORA_FLAG_EXPERT_BIAS},
+        [LORA_CMD_EXPERTS] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_COMBINE |
+                                                 LORA_FLAG_ROW_SCALES | LORA_FLAG_EXPERT_BIAS},
         [LORA_CMD_RECURRENCE] = {LORA_UNIT_MPU, 0},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;

@@ -148,7 +148,9 @@ def with_experts(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dic
     found: dict[str, Array] = {}
     experts: dict[str, list[Array]] = {}
     for name, array in tensors.items():
-        turns = re.fullmatch(r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up|down)_proj(_bias)?", name)
+        turns = re.fullmatch(
+            r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up|down)_proj(_bias)?", name
+        )
         if turns:  # GPT-OSS: [experts, inputs, outputs], gate and up in turns
             outputs = array if turns[3] else array.swapaxes(1, 2)
             lead, end = f"blk.{turns[1]}.ffn_", "bias" if turns[3] else "weight"

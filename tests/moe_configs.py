@@ -117,7 +117,7 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
     },
     "gpt_oss": {
         **_OSS, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
-        "head_dim": 16, "intermediate_size": 96, "vocab_size": 300, "num_hidden_layers": 3,
+        "head_dim": 16, "intermediate_size": 96, "vocab_size": 290, "num_hidden_layers": 3,
         "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 24,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "swiglu_limit": 0.05, "attention_bias": True,

@@ -68,7 +68,8 @@ static void reads_matrix(struct reader *reader, const struct lora_matrix *matrix
                (uint64_t)matrix->k * (scaled ? 1 : 2));
 }
 
-/* --- EXPERTS: weights, scales and biases of those that rows have chosen ---------------------------------
+/* --- EXPERTS: weights, scales and biases of those that rows have chosen
+ * ---------------------------------
  */
 static void reads_experts(struct reader *reader, const struct lora_experts *c) {
     uint32_t blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *

@@ -378,7 +378,8 @@ static uint8_t *put_nibbles(uint8_t *at, const struct tile *tile, uint32_t kind)
     if (kind == LORA_GGUF_IQ4_NL)
         for (uint32_t i = 0; i < 16; i++) of_meaning[(uint8_t)meaning[i]] = (uint8_t)i;
     if (kind == LORA_GGUF_MXFP4)
-        for (uint32_t i = 16; i-- > 0;) of_meaning[(uint8_t)e2m1[i]] = (uint8_t)i; /* 0: its first */
+        for (uint32_t i = 16; i-- > 0;)
+            of_meaning[(uint8_t)e2m1[i]] = (uint8_t)i; /* 0: its first */
     for (uint32_t k = 0; k < K; k += 2)
         for (uint32_t n = 0; n < N; n++)
             *at++ = (uint8_t)(of_meaning[tile->values[k][n]] | of_meaning[tile->values[k + 1][n]]

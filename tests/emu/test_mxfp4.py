@@ -1,5 +1,5 @@
-"""MXFP4 on boards: GPT-OSS's folders and GGUF files, exact weights at 4.25 bits, over boards, kernels
-and batches; exponents at both ends; folders that are refused."""
+"""MXFP4 on boards: GPT-OSS's folders and GGUF files, exact weights at 4.25 bits, over boards,
+kernels and batches; exponents at both ends; folders that are refused."""
 
 from __future__ import annotations
 

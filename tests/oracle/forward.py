@@ -238,7 +238,9 @@ class Oracle:
             inner = []
             for expert in sorted(weights):
                 gate, up = (self._linear(row[None], f"{name}.{expert}.{p}") for p in ("gate", "up"))
-                inner.append(store(clamped(gate, up, experts) if experts.limit else silu(gate) * up))
+                inner.append(
+                    store(clamped(gate, up, experts) if experts.limit else silu(gate) * up)
+                )
             names = [f"{name}.{expert}.down" for expert in sorted(weights)]
             downs = self._downs(np.concatenate(inner), names)
             for expert, found in zip(sorted(weights), downs, strict=True):

@@ -194,7 +194,9 @@ class Quantized(Oracle):
             return super()._downs(x, names)
         x8, own = quantize_rows(x.reshape(1, -1))
         rows = x8.reshape(x.shape)[:, None]
-        products = [integer_product(x[i : i + 1], w, (rows[i], own))[0] for i, w in enumerate(found)]
+        products = [
+            integer_product(x[i : i + 1], w, (rows[i], own))[0] for i, w in enumerate(found)
+        ]
         biases = [self.weights.get(f"{name}.bias") for name in names]
         return [y if b is None else y + b for y, b in zip(products, biases, strict=True)]
 

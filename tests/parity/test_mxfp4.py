@@ -1,4 +1,4 @@
-"""GPT-OSS in MXFP4 beside transformers, which reads the folder by itself and computes in float32."""
+"""GPT-OSS in MXFP4 beside transformers, which reads the folder by itself, in float32."""
 
 from __future__ import annotations
 

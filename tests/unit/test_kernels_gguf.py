@@ -44,7 +44,9 @@ def fill(rig: Rig, row: WeightFormat, seed: int, exponents: range) -> None:
         blocks = generator.integers(0, 256, (count, size)).astype(np.uint8)
         if row.name == "mxfp4":
             start, rows = EXPONENT_BYTES
-            raised = generator.integers(128 + exponents.start, 128 + exponents.stop, (count, 32 * rows))
+            raised = generator.integers(
+                128 + exponents.start, 128 + exponents.stop, (count, 32 * rows)
+            )
             blocks[:, start:] = np.clip(raised, 104, 140)
             rig.place(bank, LINE * 64, blocks)
             continue

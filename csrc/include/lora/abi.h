@@ -358,11 +358,11 @@ enum lora_vector_op {
     LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
     LORA_VEC_QUANTIZE_ROW = 26,    /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
                                    /* z.scale = that max*FP32(1/127) */
-    LORA_VEC_ROUTE = 27,        /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
-                                /* by index; weights by SoftMax over all columns */
-    LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
-    LORA_VEC_ADD_GATED = 29,    /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
-    LORA_VEC_GATE = 30,         /* y = FP16(x * (1/(1 + exp(-z)))) */
+    LORA_VEC_ROUTE = 27,         /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
+                                 /* by index; weights by SoftMax over all columns */
+    LORA_VEC_ROUTE_CHOSEN = 28,  /* the same, over the chosen ones */
+    LORA_VEC_ADD_GATED = 29,     /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
+    LORA_VEC_GATE = 30,          /* y = FP16(x * (1/(1 + exp(-z)))) */
     LORA_VEC_ROUTE_SIGMOID = 31, /* the same, of sigmoid(x) plus a bias; weights by the sigmoids */
     LORA_VEC_SWIGLU_CLAMPED = 32 /* y = FP16((x'/(1 + exp(-(x'*alpha))))*(z' + 1)): x' at most */
                                  /* scalar, z' within it; alpha's FP32 bits in `extra` */
@@ -539,9 +539,9 @@ struct lora_vector {
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {
     LORA_SLOPE_NONE = 0,
-    LORA_SLOPE_DISTANCE = 1,     /* slope*(p - (n - 1)) */
+    LORA_SLOPE_DISTANCE = 1,      /* slope*(p - (n - 1)) */
     LORA_SLOPE_BF16_POSITION = 2, /* BF16(slope*BF16(p))*factor (Falcon) */
-    LORA_SLOPE_SINK = 3 /* nothing: `slope` is one more logit, which weighs no position */
+    LORA_SLOPE_SINK = 3           /* nothing: `slope` is one more logit, which weighs no position */
 };
 
 struct lora_head_slope {

@@ -65,7 +65,8 @@ KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair
     if (kind == LORA_GGUF_MXFP4) {
         UNROLLED
         for (int v = 0; v < VECTORS; v++)
-            found->scale[0][v] = with_exponent(sub_vec(unsigned_bytes(d + group * N + v * LANES), 1));
+            found->scale[0][v] = with_exponent(
+                sub_vec(unsigned_bytes(d + group * N + v * LANES), 1));
         return;
     }
     if (lora_gguf_has_upper(kind)) read_eight(kind, d, group, found);
@@ -191,8 +192,9 @@ KERNEL_INLINE float_vec rounded(float_vec x) {
     return fused(x, splat(8192.0f), mul(x, splat(-8191.0f)));
 }
 
-/* The same of MXFP4, whose weights are v times a power of two: sums are divided by it, v*x is added,
- * and they are multiplied again. No bit changes: sums are multiples of 2^-48 and stay below 2^60. */
+/* The same of MXFP4, whose weights are v times a power of two: sums are divided by it, v*x is
+ * added, and they are multiplied again. No bit changes: sums are multiples of 2^-48 and stay below
+ * 2^60. */
 KERNEL_INLINE void add_power_unit(const uint8_t *values, uint32_t k, const float *x,
                                   const uint8_t *fetched, float_vec sum[VECTORS]) {
     const uint32_t kind = LORA_GGUF_MXFP4;
@@ -288,11 +290,11 @@ OF_KIND(IQ4_NL)
 OF_KIND(MXFP4)
 
 #define TABLE(which)                                                                               \
-    {[LORA_GGUF_Q8_0] = which##_Q8_0, [LORA_GGUF_Q5_0] = which##_Q5_0,                             \
-     [LORA_GGUF_Q4_1] = which##_Q4_1, [LORA_GGUF_Q5_1] = which##_Q5_1,                             \
-     [LORA_GGUF_Q4_K] = which##_Q4_K, [LORA_GGUF_Q5_K] = which##_Q5_K,                             \
-     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED,                       \
-     [LORA_GGUF_Q4_0] = which##_Q4_0, [LORA_GGUF_IQ4_NL] = which##_IQ4_NL,                         \
+    {[LORA_GGUF_Q8_0] = which##_Q8_0,  [LORA_GGUF_Q5_0] = which##_Q5_0,                            \
+     [LORA_GGUF_Q4_1] = which##_Q4_1,  [LORA_GGUF_Q5_1] = which##_Q5_1,                            \
+     [LORA_GGUF_Q4_K] = which##_Q4_K,  [LORA_GGUF_Q5_K] = which##_Q5_K,                            \
+     [LORA_GGUF_Q6_K] = which##_Q6_K,  [LORA_GGUF_K_MIXED] = which##_K_MIXED,                      \
+     [LORA_GGUF_Q4_0] = which##_Q4_0,  [LORA_GGUF_IQ4_NL] = which##_IQ4_NL,                        \
      [LORA_GGUF_MXFP4] = which##_MXFP4}
 
 static void widen(uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {

@@ -53,8 +53,7 @@ static bool is_gguf(const struct lora_job *own) { return own->matrix.type == LOR
 
 /* A single row: weights are multiplied as they are stored. */
 static void multiply_gguf(const struct lora_job *job, const struct expert *expert,
-                          const uint16_t *const *blocks, const uint16_t *const *next,
-                          float *sums) {
+                          const uint16_t *const *blocks, const uint16_t *const *next, float *sums) {
     struct gguf_tile tile = {.x = expert->x,
                              .starts = job->experts.starts,
                              .blocks = (const uint8_t *const *)(const void *)blocks,

@@ -82,7 +82,8 @@ def head_sinks(call: UnitCall) -> F32 | None:
     if c.slope_kind != abi.SLOPE_SINK:
         return None
     table: F32 = call.view(c.slope_bank, c.slope_line * LINE_BYTES, (c.q_heads, 2), np.float32)
-    return table[:, 0].copy()
+    found: F32 = table[:, 0].copy()
+    return found
 
 
 def attend(

@@ -26,8 +26,8 @@ def gguf_sources(
 
 
 def _of_experts(config: ModelConfig, name: str, own: Source) -> Source | None:
-    """A router, a shared expert's gate or matrix, or one of the matrices or biases of all experts of
-    a layer, which lie in one tensor; None for others."""
+    """A router, a shared expert's gate or matrix, or one of the matrices or biases of all experts
+    of a layer, which lie in one tensor; None for others."""
     count, k = own.count, own.shape[0]
     match name.split("."):
         case ["layer", layer, "router" | "shared_gate" as part]:

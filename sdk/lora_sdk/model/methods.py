@@ -210,5 +210,6 @@ def _modules(sources: Mapping[str, Source], prefix: str) -> dict[str, Module]:
     for name, source in _matrices(sources).items():
         own = source.tensor.removesuffix(".weight")
         names = (prefix + own, own) if source.prefixed else (own,)
-        found[name] = Module(names, "Conv1D" if source.layout == "io" else "Linear")
+        conv = source.layout == "io" and len(source.file_shape) == 2  # GPT-2's
+        found[name] = Module(names, "Conv1D" if conv else "Linear")
     return found

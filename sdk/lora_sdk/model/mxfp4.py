@@ -1,5 +1,5 @@
-"""MXFP4 of GPT-OSS's folders: of each output 32 inputs are 16 bytes, the even input in the low half,
-and one exponent, in two tensors of all experts (docs/numbers.md, 6.11)."""
+"""MXFP4 of GPT-OSS's folders: of each output 32 inputs are 16 bytes, the even input in the low
+half, and one exponent, in two tensors of all experts (docs/numbers.md, 6.11)."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def _names(pattern: str, module: str) -> bool:
 class Mxfp4Matrix:
     """The outputs of a module's tensors that `source` names; a QuantizedMatrix."""
 
-    def __init__(
-        self, files: TensorFiles, module: str, source: Source, form: MatrixFormat
-    ) -> None:
+    def __init__(self, files: TensorFiles, module: str, source: Source, form: MatrixFormat) -> None:
         inputs = source.shape[0]
         if inputs % GROUP:
             raise ModelError(f"{module}: {inputs} inputs; MXFP4 has blocks of {GROUP}")

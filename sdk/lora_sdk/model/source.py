@@ -18,9 +18,9 @@ Layout = Literal["io", "oi", "vector", "table"]
 class Source:
     """`tensor` is the file's name, without the model's prefix where it has that (`prefixed`),
     `file_shape` its whole shape; of several matrices or vectors one behind the other the outputs
-    are numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of it, or, of a
-    matrix or vector, the outputs that `order` names, in that order. A vector that is `wide` is FP32
-    on boards, too."""
+    are numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of it, or,
+    of a matrix or vector, the outputs that `order` names, in that order. A vector that is `wide` is
+    FP32 on boards, too."""
 
     tensor: str
     layout: Layout

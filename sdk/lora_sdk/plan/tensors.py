@@ -105,7 +105,8 @@ class MatrixSpec:
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
     slopes, sinks, columns' scales (followed by FP16 biases if `bias`; of experts a row each, with
-    the first one's `parts`), experts' biases alone (likewise), the order of a matrix's inputs, a vector in FP32 (`wide`)."""
+    the first one's `parts`), experts' biases alone (likewise), the order of a matrix's inputs, a
+    vector in FP32 (`wide`)."""
 
     name: str
     kind: Literal[

@@ -129,8 +129,8 @@ def head_bias(config: ModelConfig, positions: int) -> F32 | None:
 
 
 def softmax_times(s: F32, v: F32, sink: np.float32 | None = None) -> F32:
-    """softmax(s) @ v: scores [rows, positions], -inf where masked, and v [positions, n]. `sink`: one
-    more logit, without a v."""
+    """softmax(s) @ v: scores [rows, positions], -inf where masked, and v [positions, n]. `sink`:
+    one more logit, without a v."""
     top = s.max(axis=1, keepdims=True)
     e = np.exp(s - top)
     weighted: F32 = (e @ v) / (e.sum(axis=1, keepdims=True) + sink_weight(sink, top))
