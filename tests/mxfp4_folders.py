@@ -1,5 +1,5 @@
 """Folders of GPT-OSS whose experts are MXFP4, as the model's makers write them: two tensors of
-bytes for each matrix of all experts. The weights are known here by the formats' definition alone."""
+bytes for each matrix of all experts. The weights are known here by the format's definition."""
 
 from __future__ import annotations
 
