@@ -373,6 +373,7 @@ WRONG = [
     (Experts, {"chosen_offset": 2}, "ADDRESS"),
     (Experts, {"x_offset": 1 << 30}, "ADDRESS"),
     (Experts, {"flags": abi.FLAG_NO_BIAS}, "OPCODE"),
+    (Experts, {"flags": abi.FLAG_EXPERT_BIAS, "scale_line": 1 << 31}, "ADDRESS"),
     (Vector, {"extra": 0}, "SIZE"),
     (Vector, {"extra": 6}, "SIZE"),
     (Vector, {"columns": abi.MAX_EXPERTS + 1}, "SIZE"),
