@@ -9,8 +9,8 @@ static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit) {
 /* A slope and a factor, FP32, of each local query head. */
 static uint32_t check_slopes(struct fw *fw, const struct lora_attention *command) {
     if (command->slope_kind == LORA_SLOPE_NONE) return FW_MORE;
-    if (command->slope_kind > LORA_SLOPE_BF16_POSITION)
-        return fw_fail(fw, LORA_ERR_OPCODE, command->slope_kind, LORA_SLOPE_BF16_POSITION);
+    if (command->slope_kind > LORA_SLOPE_SINK)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->slope_kind, LORA_SLOPE_SINK);
     return fw_check_range(fw, command->slope_bank, (uint64_t)command->slope_line * LORA_LINE_BYTES,
                           (uint64_t)command->q_heads * sizeof(struct lora_head_slope));
 }
@@ -166,8 +166,8 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
         [LORA_CMD_END] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_ADAPTER] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
         [LORA_CMD_BALLOT] = {LORA_UNIT_CONTROL, 0},
-        [LORA_CMD_EXPERTS] = {LORA_UNIT_MPU,
-                              LORA_FLAG_SELECTED | LORA_FLAG_COMBINE | LORA_FLAG_ROW_SCALES},
+        [LORA_CMD_EXPERTS] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_COMBINE |
+                                                 LORA_FLAG_ROW_SCALES | LORA_FLAG_EXPERT_BIAS},
         [LORA_CMD_RECURRENCE] = {LORA_UNIT_MPU, 0},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;

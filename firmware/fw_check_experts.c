@@ -1,5 +1,5 @@
-/* REGISTER: a matmul by chosen experts: all experts' weights and scales in their banks, x, y, the
- * choice. */
+/* REGISTER: a matmul by chosen experts: all experts' weights, scales and biases in their banks, x,
+ * y, the choice. */
 #include "fw.h"
 #include "lora/weight_blocks.h"
 
@@ -46,8 +46,10 @@ static uint32_t check_type(struct fw *fw, const struct lora_experts *c) {
 
 static uint32_t check_scales(struct fw *fw, const struct lora_experts *c) {
     uint64_t start = (uint64_t)c->scale_line * LORA_LINE_BYTES;
-    if (!is_scaled(c)) return FW_MORE;
-    return fw_check_range(fw, c->scale_bank, start, (uint64_t)c->experts * fw_padded(c->n * 4));
+    uint32_t bytes = is_scaled(c) ? fw_padded(c->n * 4) : 0;
+    if (c->flags & LORA_FLAG_EXPERT_BIAS) bytes += fw_padded(c->n * 2);
+    if (bytes == 0) return FW_MORE;
+    return fw_check_range(fw, c->scale_bank, start, (uint64_t)c->experts * bytes);
 }
 
 uint32_t fw_check_experts(struct fw *fw, const struct lora_list *list,

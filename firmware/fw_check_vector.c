@@ -61,6 +61,7 @@ static const uint32_t rules[] = {
     [LORA_VEC_ADD_GATED] = X_ROW | Y_ROW | Z_GATE,
     [LORA_VEC_GATE] = X_ROW | Z_ROW | Y_ROW,
     [LORA_VEC_ROUTE_SIGMOID] = X_ROW | Y_CHOSEN | A_FP32,
+    [LORA_VEC_SWIGLU_CLAMPED] = X_ROW | Z_ROW | Y_ROW,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 

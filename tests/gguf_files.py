@@ -26,7 +26,7 @@ ARCHITECTURES = {
     "gpt_neox": "GPTNEOX", "bloom": "BLOOM", "mpt": "MPT", "falcon": "FALCON",
     "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "qwen3_moe": "QWEN3MOE", "olmoe": "OLMOE",
     "granitemoe": "GRANITE_MOE", "granitemoeshared": "GRANITE_MOE", "gemma": "GEMMA",
-    "gemma2": "GEMMA2", "gemma3_text": "GEMMA3",
+    "gemma2": "GEMMA2", "gemma3_text": "GEMMA3", "gpt_oss": "GPT_OSS",
 }  # fmt: skip
 GEMMA = ("gemma", "gemma2", "gemma3_text")
 GRANITES = ("granite", "granitemoe", "granitemoeshared")
@@ -39,7 +39,8 @@ ROUTER = "ffn_gate_inp"
 def as_f16(name: str, array: Array) -> gguf.GGMLQuantizationType:
     """Matrices in FP16, vectors in FP32."""
     kinds = gguf.GGMLQuantizationType
-    return kinds.F16 if array.ndim > 1 and ROUTER not in name else kinds.F32
+    wide = array.ndim == 1 or ROUTER in name or name.endswith(".bias")
+    return kinds.F32 if wide else kinds.F16
 
 
 def matrices_as(kind: str) -> Types:
@@ -47,7 +48,7 @@ def matrices_as(kind: str) -> Types:
 
     def chosen(name: str, array: Array) -> gguf.GGMLQuantizationType:
         blocks = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]
-        fits = array.ndim > 1 and array.shape[-1] % blocks == 0 and ROUTER not in name
+        fits = as_f16(name, array).name == "F16" and array.shape[-1] % blocks == 0
         return gguf.GGMLQuantizationType[kind] if fits else as_f16(name, array)
 
     return chosen
@@ -147,6 +148,21 @@ def with_experts(config: Mapping[str, Any], tensors: Mapping[str, Array]) -> dic
     found: dict[str, Array] = {}
     experts: dict[str, list[Array]] = {}
     for name, array in tensors.items():
+        turns = re.fullmatch(
+            r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up|down)_proj(_bias)?", name
+        )
+        if turns:  # GPT-OSS: [experts, inputs, outputs], gate and up in turns
+            outputs = array if turns[3] else array.swapaxes(1, 2)
+            lead, end = f"blk.{turns[1]}.ffn_", "bias" if turns[3] else "weight"
+            if turns[2] == "down":
+                found[f"{lead}down_exps.{end}"] = outputs
+            else:
+                found[f"{lead}gate_exps.{end}"] = outputs[:, ::2]
+                found[f"{lead}up_exps.{end}"] = outputs[:, 1::2]
+            continue
+        if name.endswith("sinks"):
+            found[f"blk.{name.split('.')[2]}.attn_sinks.weight"] = array
+            continue
         one = re.fullmatch(r"(.*\.experts)\.\d+\.(\w+\.weight)", name)
         if one:
             experts.setdefault(f"{one[1]}.{one[2]}", []).append(array)
@@ -264,6 +280,8 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     ):
         if config.get(field):
             add(config[field])
+    if config["model_type"] == "gpt_oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
     if config.get("sliding_window") and not config.get("max_window_layers"):
         writer.add_sliding_window(config["sliding_window"])
     if config["model_type"] in GEMMA:

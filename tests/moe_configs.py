@@ -15,6 +15,7 @@ _GRANITE = {"model_type": "granitemoe", "architectures": ["GraniteMoeForCausalLM
 _QWEN2 = {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], **_COMMON}
 _SHARED = {**_GRANITE, "model_type": "granitemoeshared",
            "architectures": ["GraniteMoeSharedForCausalLM"]}  # fmt: skip
+_OSS = {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], **_COMMON}
 _GLM4 = {"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], **_COMMON}
 
 MOE_CONFIGS: dict[str, dict[str, Any]] = {
@@ -114,6 +115,23 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
         "routed_scaling_factor": 1.5, "attention_bias": False, "use_qk_norm": False,
         "num_nextn_predict_layers": 0, "rope_theta": 20000.0, "tie_word_embeddings": True,
     },
+    "gpt_oss": {
+        **_OSS, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
+        "head_dim": 16, "intermediate_size": 96, "vocab_size": 290, "num_hidden_layers": 3,
+        "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "swiglu_limit": 0.05, "attention_bias": True,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0,
+                            "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                            "original_max_position_embeddings": 48},
+    },
+    "gpt_oss_single": {
+        **_OSS, "hidden_size": 128, "num_attention_heads": 8, "num_key_value_heads": 8,
+        "head_dim": 24, "intermediate_size": 64, "vocab_size": 277,
+        "num_local_experts": 5, "num_experts_per_tok": 4, "sliding_window": 40,
+        "swiglu_limit": 7.0, "attention_bias": False, "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+    },
 }  # fmt: skip
 MOE_KINDS = frozenset(config["model_type"] for config in MOE_CONFIGS.values())
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -141,6 +159,8 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
             unbiased = kind == "glm4_moe" and part == "o"
             if (c.get("attention_bias") and not unbiased) or biased:
                 yield f"{h}self_attn.{part}_proj.bias", shape[:1]
+        if kind == "gpt_oss":
+            yield f"{h}self_attn.sinks", (heads,)
         yield from _mlp(c, layer)
     yield "model.norm.weight", (d,)
     if not c["tie_word_embeddings"]:
@@ -172,6 +192,13 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
             lead = f"model.layers.{layer}.shared_mlp"
             yield f"{lead}.input_linear.weight", (2 * shared, d)
             yield f"{lead}.output_linear.weight", (d, shared)
+        return
+    if c["model_type"] == "gpt_oss":
+        yield f"{lead}.router.weight", (count, d)
+        yield f"{lead}.router.bias", (count,)
+        for name, shape in (("gate_up", (d, 2 * ffn)), ("down", (ffn, d))):
+            yield f"{lead}.experts.{name}_proj", (count, *shape)
+            yield f"{lead}.experts.{name}_proj_bias", (count, shape[1])
         return
     yield f"{lead}.gate.weight", (count, d)
     for expert in range(count):

@@ -68,7 +68,8 @@ static void reads_matrix(struct reader *reader, const struct lora_matrix *matrix
                (uint64_t)matrix->k * (scaled ? 1 : 2));
 }
 
-/* --- EXPERTS: weights and scales of those that rows have chosen ---------------------------------
+/* --- EXPERTS: weights, scales and biases of those that rows have chosen
+ * ---------------------------------
  */
 static void reads_experts(struct reader *reader, const struct lora_experts *c) {
     uint32_t blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
@@ -92,8 +93,9 @@ static void reads_experts(struct reader *reader, const struct lora_experts *c) {
             .k = c->k,
             .n = c->n};
         reads_weights(reader, &own);
-        uint64_t scales = padded(4ull * c->n), at = (uint64_t)c->scale_line * LINE;
-        if (scaled) reads(reader, c->scale_bank, at + expert * scales, scales);
+        uint64_t table = scaled ? padded(4ull * c->n) : 0, at = (uint64_t)c->scale_line * LINE;
+        if (c->flags & LORA_FLAG_EXPERT_BIAS) table += padded(2ull * c->n);
+        if (table) reads(reader, c->scale_bank, at + expert * table, table);
     }
 }
 

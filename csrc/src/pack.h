@@ -101,7 +101,7 @@ uint64_t pack_gguf_inputs(uint32_t element, uint64_t row_bytes); /* 0: no whole 
 int pack_gguf_halves(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t first,
                      uint64_t count, struct lora_failure *failure);
 static inline int pack_is_gguf(uint32_t element) {
-    return element >= LORA_SOURCE_Q4_0 && element <= LORA_SOURCE_Q6_K;
+    return element >= LORA_SOURCE_Q4_0 && element <= LORA_SOURCE_MXFP4;
 }
 
 /* pack_blocks.c */

@@ -12,11 +12,13 @@
 #define GROUPS 8 /* of 16 inputs, of a block */
 #define SUPER 256
 #define BEYOND_HALF 65520.0f
+#define NO_NUMBER 255 /* as MXFP4's e */
 
-static const int8_t meaning[] = LORA_GGUF_CODEBOOK;
+static const int8_t meaning[] = LORA_GGUF_CODEBOOK, e2m1[] = LORA_GGUF_E2M1;
 
 /* K inputs of one output: weight = v*scale - minimum, by groups of 16, as the formulas of GGUF have
- * them: FP16 numbers d and m of groups of 32, or d, dmin and the integers that they multiply. */
+ * them: FP16 numbers d and m of groups of 32, or d, dmin and the integers that they multiply; of
+ * MXFP4 d is the exponent e. */
 struct column {
     int8_t values[K];
     uint16_t d[GROUPS / 2], m[GROUPS / 2];
@@ -86,6 +88,37 @@ static void read_iq4_nl(const uint8_t *row, uint64_t k, struct column *column) {
         column->d[g] = load_half(at);
         read_nibbles(at + 2, values);
         for (int i = 0; i < 32; i++) values[i] = meaning[values[i]];
+    }
+}
+
+static int is_zero(const int8_t *values) {
+    int any = 0;
+    for (int i = 0; i < 32; i++) any |= values[i];
+    return !any;
+}
+
+/* v/2^bits as a whole number, nearest even: 0, 1, 2, 3, 4 or 6, as E2M1 has them. */
+static int8_t halved(int8_t v, uint32_t bits) {
+    int size = v < 0 ? -v : v, whole, rest, half;
+    if (bits > 4) return 0;
+    whole = size >> bits;
+    rest = size - (whole << bits);
+    half = 1 << bits >> 1;
+    whole += bits && (rest > half || (rest == half && whole & 1));
+    return (int8_t)(v < 0 ? -whole : whole);
+}
+
+/* A group below the least e has the weights of one with it; the e of zeros alone is free. */
+static void read_mxfp4(const uint8_t *row, uint64_t k, struct column *column) {
+    EACH_32(17) {
+        int8_t *values = column->values + 32 * g;
+        uint32_t e = at[0];
+        read_nibbles(at + 1, values);
+        for (int i = 0; i < 32; i++) values[i] = e2m1[values[i]];
+        for (int i = 0; i < 32 && e < LORA_MXFP4_LEAST; i++)
+            values[i] = halved(values[i], LORA_MXFP4_LEAST - e);
+        if (e < LORA_MXFP4_LEAST || (e < NO_NUMBER && is_zero(values))) e = LORA_MXFP4_LEAST;
+        column->d[g] = (uint16_t)e;
     }
 }
 
@@ -200,6 +233,7 @@ static const struct source {
 } sources[] = {
     [LORA_SOURCE_Q4_0] = {read_q4_0, 32, 18, BIT(Q4_0) | BIT(Q5_0) | BIT(Q8_0)},
     [LORA_SOURCE_IQ4_NL] = {read_iq4_nl, 32, 18, BIT(IQ4_NL) | BIT(Q8_0)},
+    [LORA_SOURCE_MXFP4] = {read_mxfp4, 32, 17, BIT(MXFP4)},
     [LORA_SOURCE_Q5_0] = {read_q5_0, 32, 22, BIT(Q5_0) | BIT(Q8_0)},
     [LORA_SOURCE_Q8_0] = {read_q8_0, 32, 34, BIT(Q8_0)},
     [LORA_SOURCE_Q4_1] = {read_q4_1, 32, 20, BIT(Q4_1) | BIT(Q5_1)},
@@ -236,6 +270,10 @@ static void scaling(const struct source *source, const struct column *column, ui
     if (source->inputs == SUPER) {
         *scale = half_value(column->block_d) * (float)column->scales[group];
         *minimum = half_value(column->dmin) * (float)column->minima[group];
+    } else if (source->kinds == BIT(MXFP4)) {
+        uint32_t e = column->d[group / 2];
+        *scale = e == NO_NUMBER ? NAN : float_of((e - 1) << 23);
+        *minimum = 0;
     } else {
         *scale = half_value(column->d[group / 2]);
         *minimum = -half_value(column->m[group / 2]);
@@ -299,6 +337,11 @@ static uint8_t *put_bytes(uint8_t *at, const struct tile *tile, size_t offset) {
 
 /* `block`: its number along K. */
 static void put_scales(uint8_t *at, const struct tile *tile, uint32_t kind, uint64_t block) {
+    if (kind == LORA_GGUF_MXFP4) {
+        for (uint32_t g = 0; g < GROUPS / 2; g++)
+            for (uint32_t n = 0; n < N; n++) *at++ = (uint8_t)tile->columns[n].d[g];
+        return;
+    }
     if (!lora_gguf_is_super(kind)) {
         at = put_halves(at, tile, offsetof(struct column, d), GROUPS / 2);
         if (lora_gguf_has_minima(kind))
@@ -328,12 +371,15 @@ static uint8_t *put_high(uint8_t *at, const struct tile *tile, uint32_t each) {
     return at + K / each * N;
 }
 
-/* The low four bits of all values; of IQ4_NL the numbers of what they mean. */
+/* The low four bits of all values; of IQ4_NL and MXFP4 the numbers of what they mean. */
 static uint8_t *put_nibbles(uint8_t *at, const struct tile *tile, uint32_t kind) {
     uint8_t of_meaning[256];
     for (uint32_t i = 0; i < 256; i++) of_meaning[i] = (uint8_t)(i & 15);
     if (kind == LORA_GGUF_IQ4_NL)
         for (uint32_t i = 0; i < 16; i++) of_meaning[(uint8_t)meaning[i]] = (uint8_t)i;
+    if (kind == LORA_GGUF_MXFP4)
+        for (uint32_t i = 16; i-- > 0;)
+            of_meaning[(uint8_t)e2m1[i]] = (uint8_t)i; /* 0: its first */
     for (uint32_t k = 0; k < K; k += 2)
         for (uint32_t n = 0; n < N; n++)
             *at++ = (uint8_t)(of_meaning[tile->values[k][n]] | of_meaning[tile->values[k + 1][n]]
@@ -391,6 +437,8 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
     struct tile packed;
     for (uint64_t k = 0; k < task->k; k += K, blocks++) {
         memset(&packed, 0, sizeof packed);
+        for (uint32_t n = 0; kind == LORA_GGUF_MXFP4 && n < N; n++)
+            for (uint32_t g = 0; g < GROUPS / 2; g++) packed.columns[n].d[g] = LORA_MXFP4_LEAST;
         for (uint64_t c = 0; c < width; c++) {
             const struct lora_pack_part *part;
             uint64_t output;

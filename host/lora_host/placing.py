@@ -20,6 +20,7 @@ BUFFER_BYTES = 2 << 20  # per thread: fits its caches, with long runs of file ro
 AXES = ("io", "oi")
 BLOCK_SOURCES = (
     "Q4_0", "IQ4_NL", "Q5_0", "Q8_0", "Q4_1", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+    "MXFP4",
 )  # fmt: skip
 """Types of GGUF's blocks that are packed as a file has them."""
 _SOURCES = {

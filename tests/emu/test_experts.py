@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from lora_host import abi
 from lora_host.emu import mixture
 from lora_host.emu.vector import OPERATIONS
 from lora_host.errors import CommandError, LoraError, ModelError, RequestError, TransportError
+from lora_host.numerics import F32
 from lora_host.overlay import load_overlay
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import Command, Experts, Vector, encode, float_bits
@@ -67,7 +69,9 @@ def test_boards_kernels_and_cuts_give_the_oracles_bytes(
     assert got.tobytes() == want[:9].tobytes()
 
 
-@pytest.mark.parametrize(("name", "boards"), [("mixtral", 1), ("qwen3_moe_mixed", 2)])
+@pytest.mark.parametrize(
+    ("name", "boards"), [("mixtral", 1), ("qwen3_moe_mixed", 2), ("gpt_oss", 2)]
+)
 def test_batches_and_trees_change_nothing(
     name: str, boards: int, folder_of: Callable[[str], Path], expected: Callable[[str], Logits]
 ) -> None:
@@ -164,6 +168,28 @@ def sigmoid_with(**fields: int) -> Callable[[pytest.MonkeyPatch], None]:
     return mistake
 
 
+def other_sinks(change: Callable[[F32], F32 | None]) -> Callable[[pytest.MonkeyPatch], None]:
+    def mistake(patch: pytest.MonkeyPatch) -> None:
+        attention = import_module("lora_host.emu.attention")
+        own = attention.head_sinks
+        patch.setattr(attention, "head_sinks", lambda call: change(own(call)))
+
+    return mistake
+
+
+def bias_of_the_next(patch: pytest.MonkeyPatch) -> None:
+    own = mixture._bias
+    patch.setattr(mixture, "_bias", lambda call, e: own(call, (e + 1) % call.command.experts))
+
+
+def biases_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mixture, "_bias", lambda call, expert: None)
+
+
+def not_clamped(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(OPERATIONS, abi.VEC_SWIGLU_CLAMPED, OPERATIONS[abi.VEC_SWIGLU])
+
+
 def biased_weights(patch: pytest.MonkeyPatch) -> None:
     """The bias of the choice is in the weights, too."""
 
@@ -183,6 +209,11 @@ def biased_weights(patch: pytest.MonkeyPatch) -> None:
         ("glm4_moe", sigmoid_with(b_line=1 | 1 << 16)),  # no groups
         ("glm4_moe", sigmoid_with(scalar=float_bits(1.0))),
         ("glm4_moe", sigmoid_with(first=0)),
+        ("gpt_oss", other_sinks(lambda sinks: None)),
+        ("gpt_oss", other_sinks(lambda sinks: np.roll(sinks, 1))),
+        ("gpt_oss", bias_of_the_next),
+        ("gpt_oss_single", biases_left_out),
+        ("gpt_oss", not_clamped),
     ],
 )
 def test_a_mistake_of_a_kernel_is_seen(
@@ -342,6 +373,7 @@ WRONG = [
     (Experts, {"chosen_offset": 2}, "ADDRESS"),
     (Experts, {"x_offset": 1 << 30}, "ADDRESS"),
     (Experts, {"flags": abi.FLAG_NO_BIAS}, "OPCODE"),
+    (Experts, {"flags": abi.FLAG_EXPERT_BIAS, "scale_line": 1 << 31}, "ADDRESS"),
     (Vector, {"extra": 0}, "SIZE"),
     (Vector, {"extra": 6}, "SIZE"),
     (Vector, {"columns": abi.MAX_EXPERTS + 1}, "SIZE"),

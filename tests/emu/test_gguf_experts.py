@@ -30,6 +30,7 @@ NORMS = {"qwen2_moe": False, "qwen3_moe": True, "olmoe": False}
 def variant_as_converted(kind: str) -> Variant:
     which = variant_of(kind)
     norm = {"norm_topk_prob": NORMS[kind]} if kind in NORMS else {}
+    norm |= {"swiglu_limit": 7.0} if kind == "gpt_oss" else {}  # which no key names
     return replace(which, config={**which.config, **norm})
 
 

@@ -214,10 +214,11 @@ def attend(
     bias: F32 | None = None,
     window: int = 0,
     cap: float = 0,
+    sink: np.float32 | None = None,
 ) -> F32:
     """Causal attention of one head over FP16 k, v [positions, head_dim] and q of all positions or
     of the last ones, stored. The scores are capped if `cap` is not 0; then `bias` [rows, positions]
-    is added to them."""
+    is added to them. `sink`: a logit without a position."""
     count, rows = len(k), len(q)
     visible = visible_to(count, window)[count - rows :]
     scores = product(q, np.ascontiguousarray(k.T)) * scale
@@ -237,4 +238,5 @@ def attend(
                 above = above + np.where(visible[:, j, None], e[:, j, None] * v[j], 0)
             of_chunk = of_chunk[0] + below, of_chunk[1] + above
         totals = totals[0] + of_chunk[0], totals[1] + of_chunk[1]
-    return store(totals[1] / totals[0])
+    total = totals[0] if sink is None else totals[0] + exp(sink - top)
+    return store(totals[1] / total)

@@ -229,7 +229,12 @@ class Oracle:
         """One query head over its stored q, k and v [positions, head_dim]."""
         scale, window = self.config.attention_scale(layer), self.config.window(layer)
         bias, cap = self._bias(head, len(q)), self.config.score_cap
-        return attend(q, k, v, scale, bias, window, cap)
+        return attend(q, k, v, scale, bias, window, cap, self._sink(layer, head))
+
+    def _sink(self, layer: int, head: int) -> np.float32 | None:
+        """One more logit of the head's softmax."""
+        found = self.weights.get(f"layer.{layer}.sinks")
+        return None if found is None else np.float32(found[head])
 
     def _bias(self, head: int, count: int) -> F32 | None:
         """ALiBi's addition to the scores of one query head [rows, positions]."""
@@ -265,14 +270,16 @@ class Oracle:
     def _experts(self, x: F32, layer: int, experts: ExpertConfig) -> F32:
         """Row by row: the experts of the largest logits, summed by their numbers."""
         name = f"layer.{layer}.expert"
-        logits = self._product(x, f"layer.{layer}.router")
+        logits = self._sum(x, f"layer.{layer}.router")
         out = np.zeros((len(x), self.config.hidden), np.float32)
         for i, (row, own) in enumerate(zip(x, logits, strict=True)):
             weights = self._route(own, experts, self.weights.get(f"layer.{layer}.choice_bias"))
             inner = []
             for expert in sorted(weights):
                 gate, up = (self._linear(row[None], f"{name}.{expert}.{p}") for p in ("gate", "up"))
-                inner.append(store(silu(gate) * up))
+                inner.append(
+                    store(clamped(gate, up, experts) if experts.limit else silu(gate) * up)
+                )
             names = [f"{name}.{expert}.down" for expert in sorted(weights)]
             downs = self._downs(np.concatenate(inner), names)
             for expert, found in zip(sorted(weights), downs, strict=True):
@@ -281,7 +288,7 @@ class Oracle:
 
     def _downs(self, x: F32, names: Sequence[str]) -> Sequence[F32]:
         """Row i of x, which a text's row has made with its i-th expert, by matrix i."""
-        return [self._product(row[None], name)[0] for row, name in zip(x, names, strict=True)]
+        return [self._sum(row[None], name)[0] for row, name in zip(x, names, strict=True)]
 
     def _shared(self, x: F32, chosen: F32, layer: int, experts: ExpertConfig) -> F32:
         """What the chosen experts gave, and the one of all rows."""
@@ -328,6 +335,15 @@ class Oracle:
             total = total + scores[expert]
         total = total + np.float32(how.least) if experts.renormalize else one
         return {e: scores[e] / total * np.float32(how.factor) for e in chosen}
+
+
+def clamped(gate: F32, up: F32, experts: ExpertConfig) -> F32:
+    """The clamped SwiGLU, before it is rounded."""
+    limit, alpha, one = np.float32(experts.limit), np.float32(experts.alpha), np.float32(1)
+    gate = np.where(gate > limit, limit, gate)
+    up = np.where(up > limit, limit, np.where(up < -limit, -limit, up))
+    found: F32 = (gate / (one + exp(-(gate * alpha)))) * (up + one)
+    return found
 
 
 def slopes(heads: int) -> F32:

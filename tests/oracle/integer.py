@@ -137,9 +137,11 @@ def attend_int8(
     bias: F32 | None = None,
     window: int = 0,
     cap: float = 0,
+    sink: np.float32 | None = None,
 ) -> F32:
     """One head, causal, q, k and v [positions, head_dim] quantized by their static scales. The
-    scores are capped if `cap` is not 0; then `bias` [rows, positions] is added to them."""
+    scores are capped if `cap` is not 0; then `bias` [rows, positions] is added to them. `sink`: a
+    logit without a position."""
     q8, k8, v8 = quantize(q, scales.q), quantize(k, scales.k), quantize(v, scales.v)
     scale = np.float32(float(scales.q) * float(scales.k) * factor)
     rows = []
@@ -149,7 +151,10 @@ def attend_int8(
         s = s if bias is None else s + bias[i, seen]
         e8 = np.rint(np.float32(127) * exp(s - s.max())).astype(np.int64)
         above = (e8 @ v8[seen]).astype(np.float32)
-        rows.append((above / np.float32(int(e8.sum()))) * scales.v)
+        below = np.float32(int(e8.sum()))
+        if sink is not None:
+            below = below + np.float32(127) * exp(sink - s.max())
+        rows.append((above / below) * scales.v)
     return store(np.stack(rows))
 
 
@@ -189,13 +194,18 @@ class Quantized(Oracle):
             return super()._downs(x, names)
         x8, own = quantize_rows(x.reshape(1, -1))
         rows = x8.reshape(x.shape)[:, None]
-        return [integer_product(x[i : i + 1], w, (rows[i], own))[0] for i, w in enumerate(found)]
+        products = [
+            integer_product(x[i : i + 1], w, (rows[i], own))[0] for i, w in enumerate(found)
+        ]
+        biases = [self.weights.get(f"{name}.bias") for name in names]
+        return [y if b is None else y + b for y, b in zip(products, biases, strict=True)]
 
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         if self.kv == "int8":
             factor = self.config.attention_factor(layer)
             added = self._bias(head, len(q)), self.config.window(layer), self.config.score_cap
-            return attend_int8(q, k, v, self.scales[layer], factor, *added)
+            sink = self._sink(layer, head)
+            return attend_int8(q, k, v, self.scales[layer], factor, *added, sink)
         if self.kv == "int8-heads":
             k, v = through_heads(k), through_heads(v)
         return super()._attend(layer, head, q, k, v)

@@ -42,6 +42,8 @@ def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
 
     def note(module: Any, arguments: Any, found: Any) -> None:
         logits = (arguments[0].reshape(-1, module.weight.shape[1]) @ module.weight.T).numpy()
+        bias = getattr(module, "bias", None)  # GPT-OSS
+        logits = logits if bias is None else logits + bias.numpy()
         order = np.sort(logits, axis=1)
         margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / logits.std())
 

@@ -138,6 +138,26 @@ def expert(layer: int, part: str, number: int, taken: int | None) -> Change:
     return change
 
 
+def rolled(name: str) -> Change:
+    """Each value is its neighbour's."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[name] = np.roll(weights[name], 1)
+        return config
+
+    return change
+
+
+def halves(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Gate and up are the halves of what has them in turns."""
+    assert config.experts is not None
+    for number in range(config.experts.count):
+        gate, up = (f"layer.1.expert.{number}.{part}" for part in ("gate", "up"))
+        both = np.stack([weights[gate], weights[up]], axis=2).reshape(config.hidden, -1)
+        weights[gate], weights[up] = np.split(both, 2, axis=1)
+    return config
+
+
 def router_negated(config: ModelConfig, weights: Weights) -> ModelConfig:
     """The lowest logits are chosen."""
     weights["layer.1.router"] = -weights["layer.1.router"]
@@ -198,6 +218,7 @@ ROPE = (
 )
 MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
 HYBRID_MIXTURES = ("qwen3_5_moe", "qwen3_5_moe_stacked", "lfm2_moe", "lfm2_moe_plain")
+OSS = ("gpt_oss", "gpt_oss_single")
 SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared", "glm4_moe", "glm4_moe_single")
 SIGMOID = ("glm4_moe", "glm4_moe_single")
 RENORMALIZED = (("mixtral", False), ("qwen3_moe", False), ("olmoe", True), ("olmoe_gqa", False),
@@ -293,6 +314,27 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
     ("granitemoehybrid_dense", "one group", scan(key_heads=1)),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
+    *((name, "the lowest are chosen", router_negated) for name in OSS),
+    *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in OSS),
+    *((name, "an expert skipped", expert(1, "down", 0, None)) for name in OSS),
+    *((name, "sinks left out", without("layer.1.sinks")) for name in OSS),
+    *((name, "another head's sink", rolled("layer.1.sinks")) for name in OSS),
+    *((name, "plain SwiGLU", experts(limit=0.0)) for name in OSS),
+    *((name, "alpha", experts(alpha=1.0)) for name in OSS),
+    *((name, "router's bias", without("layer.1.router.bias")) for name in OSS),
+    *(
+        (name, f"{part} bias of an expert", without(f"layer.1.expert.1.{part}.bias"))
+        for name in OSS
+        for part in ("gate", "up", "down")
+        if part == "down" or name != "gpt_oss"  # whose limit leaves little of the others
+    ),
+    *((name, "gate and up apart", halves) for name in OSS),
+    ("gpt_oss", "limit", experts(limit=0.06)),
+    ("gpt_oss", "o bias", without("layer.1.o.bias")),
+    ("gpt_oss", "whole ends of the ramp", rope(truncate=True)),
+    ("gpt_oss", "windows in the other layers", setting(windows=(0, 24, 0))),
+    ("gpt_oss_single", "not renormalized", experts(renormalize=False)),
+    ("gpt_oss_single", "windows in the other layers", setting(windows=(0, 40))),
 ]
 
 

@@ -64,12 +64,12 @@ def test_the_smallest_block_that_holds_all() -> None:
         ("Q8_0",): "q8_0", ("Q5_0", "Q8_0"): "q8_0", ("Q4_0", "Q5_0"): "q5_0", ("Q4_K",): "q4_k",
         ("Q4_K", "Q5_K"): "q5_k", ("Q4_K", "Q6_K"): "k_mixed", ("Q3_K",): "q6_k",
         ("Q2_K", "Q3_K"): "k_mixed", ("Q4_1", "Q5_1"): "q5_1", ("IQ4_NL",): "iq4_nl",
-        ("Q4_0",): "q4_0", ("IQ4_NL", "Q8_0"): "q8_0",
+        ("Q4_0",): "q4_0", ("IQ4_NL", "Q8_0"): "q8_0", ("MXFP4",): "mxfp4",
     }  # fmt: skip
     for types, name in names.items():
         found = gguf_format(types)
         assert found is not None and found.name == name
-    for types in (("MXFP4",), ("IQ4_XS",), ("F16",), ("Q8_0", "Q4_K"), ("Q8_0", "F16")):
+    for types in (("MXFP4", "Q8_0"), ("IQ4_XS",), ("F16",), ("Q8_0", "Q4_K"), ("Q8_0", "F16")):
         assert gguf_format(types) is None
 
 
@@ -94,6 +94,36 @@ def test_a_weight_beyond_fp16_is_named(kind: str, at: int, scale: float) -> None
     assert row is not None
     with pytest.raises(ModelError, match=rf"a: weight \[40, {first}\d?\] is "):
         pack_parts([PackPart("a", blocks.raw, kind, "oi", 0, ROWS)], 512, row.weight_type(None))
+
+
+@pytest.mark.parametrize("exponent", [*range(96, 106), 0, 1, 126])
+def test_small_exponents_of_mxfp4_keep_their_weights(exponent: int) -> None:
+    """Below 104 FP16 rounds them: boards hold what it gives."""
+    row = gguf_format(("MXFP4",))
+    assert row is not None
+    codes = np.arange(16, dtype=np.uint8)
+    raw = np.concatenate([[exponent], codes | codes[::-1] << 4]).astype(np.uint8)[None]
+    wanted = BlockArray(raw, tensor_type(39, "x"), (1, 32))[:].astype(np.float16)
+    blocks = pack_parts([PackPart("a", raw, "MXFP4", "oi", 0, 1)], 32, row.weight_type(None))
+    found = unpacked(blocks, row, 32, 1)[:, 0]
+    assert np.array_equal(found + np.float16(0), wanted[0] + np.float16(0))
+    assert blocks.reshape(-1)[2048:].min() >= 104
+
+
+def test_exponents_of_mxfp4_beyond_fp16_are_refused() -> None:
+    row = gguf_format(("MXFP4",))
+    assert row is not None
+    for exponent, code, taken in ((140, 7, True), (141, 7, False), (143, 1, True), (144, 1, False),
+                                  (254, 0, True), (255, 0, False)):  # fmt: skip
+        raw = np.array([[exponent, code, *[0] * 15]], np.uint8)
+        part = PackPart("a", raw, "MXFP4", "oi", 0, 1)
+        if taken:
+            found = unpacked(pack_parts([part], 32, row.weight_type(None)), row, 32, 1)[:, 0]
+            value = [0, 0.5, 1, 1.5, 2, 3, 4, 6][code]
+            assert found.tolist() == [value * 2.0 ** (exponent - 127), *[0] * 31]
+        else:
+            with pytest.raises(ModelError, match=r"a: weight \[0.*\] is "):
+                pack_parts([part], 32, row.weight_type(None))
 
 
 def test_what_does_not_fit_is_refused() -> None:

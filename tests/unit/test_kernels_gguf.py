@@ -31,6 +31,7 @@ HALVES = {"q8_0": (4096, 4), "q5_0": (2560, 4), "q4_1": (2048, 8), "q5_1": (2560
 HALVES |= {"q4_0": (2048, 4), "iq4_nl": (2048, 4), "q4_k": (2240, 1), "q5_k": (2752, 1)}
 HALVES |= {"q6_k": (3072, 1), "k_mixed": (3072, 1)}
 """Where rows of 32 FP16 numbers begin in a block, and how many."""
+EXPONENT_BYTES = (2048, 4)  # of MXFP4: rows of 32
 DMIN = 3072 + 64 + 256  # of K_MIXED
 
 
@@ -41,6 +42,14 @@ def fill(rig: Rig, row: WeightFormat, seed: int, exponents: range) -> None:
     for bank in range(WEIGHT_BANKS[0], WEIGHT_BANKS[0] + WEIGHT_BANKS[1]):
         count = (len(rig.banks[bank]) - LINE * 64) // size
         blocks = generator.integers(0, 256, (count, size)).astype(np.uint8)
+        if row.name == "mxfp4":
+            start, rows = EXPONENT_BYTES
+            raised = generator.integers(
+                128 + exponents.start, 128 + exponents.stop, (count, 32 * rows)
+            )
+            blocks[:, start:] = np.clip(raised, 104, 140)
+            rig.place(bank, LINE * 64, blocks)
+            continue
         start, rows = HALVES[row.name]
         for first, lines in ((start, rows), *([(DMIN, 1)] if row.name == "k_mixed" else [])):
             shape = (count, lines * 32)
@@ -88,7 +97,7 @@ def test_products_are_the_numpy_models(
 def test_unknown_blocks_and_parts_of_blocks_are_refused(variant: str) -> None:
     rig = Rig(runner=run_native, bank_bytes=1 << 20)
     rig.rows(1)
-    for weight_type, k in ((abi.WEIGHT_GGUF, 256), (0xB6, 256), (0x16, 48), (0x56, 128)):
+    for weight_type, k in ((abi.WEIGHT_GGUF, 256), (0xC6, 256), (0x16, 48), (0x56, 128)):
         done = rig.run(
             "matrix", bank_first=WEIGHT_BANKS[0], bank_count=WEIGHT_BANKS[1], merge=MERGE,
             weight_line=LINE, first=FIRST, x_bank=ONCHIP, y_bank=ONCHIP, n=32, x_offset=X,

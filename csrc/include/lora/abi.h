@@ -35,6 +35,7 @@
  *     where k is even; then Q5_0, Q5_1, Q5_K the fifth bit at byte k/8*32 + n, bit k%8; Q6_K,
  *     K_MIXED the upper two at byte k/4*32 + n, from bit 2*(k%4) on;
  *   Q8_0, Q4_0, IQ4_NL, Q5_0, Q4_1, Q5_1: FP16 d[4][32], by groups of 32;
+ *   MXFP4: bytes e[4][32], by groups of 32, each 104 to 143: v*2^(e - 128);
  *   Q4_1, Q5_1: FP16 m[4][32] behind;
  *   Q4_K, Q5_K: bytes [4][32], the low four bits of a scale, of a minimum those above; bytes
  *     [2][32] with their upper two: scale and minimum of group 2i from bits 0 and 2 on, of group
@@ -62,6 +63,7 @@
 #define LORA_BLOCK_BYTES_K_MIXED 3712
 #define LORA_BLOCK_BYTES_Q4_0 2304
 #define LORA_BLOCK_BYTES_IQ4_NL 2304
+#define LORA_BLOCK_BYTES_MXFP4 2176
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
 /* --- limits of this ABI (a manifest may set less, never more) --------------------------------- */
@@ -356,12 +358,14 @@ enum lora_vector_op {
     LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
     LORA_VEC_QUANTIZE_ROW = 26,    /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
                                    /* z.scale = that max*FP32(1/127) */
-    LORA_VEC_ROUTE = 27,        /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
-                                /* by index; weights by SoftMax over all columns */
-    LORA_VEC_ROUTE_CHOSEN = 28, /* the same, over the chosen ones */
-    LORA_VEC_ADD_GATED = 29,    /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
-    LORA_VEC_GATE = 30,         /* y = FP16(x * (1/(1 + exp(-z)))) */
-    LORA_VEC_ROUTE_SIGMOID = 31 /* the same, of sigmoid(x) plus a bias; weights by the sigmoids */
+    LORA_VEC_ROUTE = 27,         /* y = struct lora_chosen of the `extra` largest of an FP32 row, */
+                                 /* by index; weights by SoftMax over all columns */
+    LORA_VEC_ROUTE_CHOSEN = 28,  /* the same, over the chosen ones */
+    LORA_VEC_ADD_GATED = 29,     /* y = FP16(y + x/(1 + exp(-z))), z one FP32 value a row */
+    LORA_VEC_GATE = 30,          /* y = FP16(x * (1/(1 + exp(-z)))) */
+    LORA_VEC_ROUTE_SIGMOID = 31, /* the same, of sigmoid(x) plus a bias; weights by the sigmoids */
+    LORA_VEC_SWIGLU_CLAMPED = 32 /* y = FP16((x'/(1 + exp(-(x'*alpha))))*(z' + 1)): x' at most */
+                                 /* scalar, z' within it; alpha's FP32 bits in `extra` */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -389,7 +393,8 @@ enum lora_gguf_block {
     LORA_GGUF_Q6_K = 7,
     LORA_GGUF_K_MIXED = 8,
     LORA_GGUF_Q4_0 = 9,
-    LORA_GGUF_IQ4_NL = 10
+    LORA_GGUF_IQ4_NL = 10,
+    LORA_GGUF_MXFP4 = 11
 };
 
 /* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every
@@ -416,7 +421,8 @@ enum lora_command_flag {
     LORA_FLAG_VOTES = 0x200,         /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a */
                                      /* step without rows */
     LORA_FLAG_COMBINE = 0x400,       /* EXPERTS: the chosen experts' outputs become one */
-    LORA_FLAG_TOKEN_BLOCKS = 0x800   /* EMBED, EMBED_SCALED: the tokens are columns of a matrix */
+    LORA_FLAG_TOKEN_BLOCKS = 0x800,  /* EMBED, EMBED_SCALED: the tokens are columns of a matrix */
+    LORA_FLAG_EXPERT_BIAS = 0x1000   /* EXPERTS: each expert has a bias, behind its scales */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -472,7 +478,9 @@ struct lora_chosen { /* of ROUTE, `chosen` a row, by ascending expert */
  * FP16(x*W_j); COMBINE: y = FP16(c[0].weight*(x_0*W_0) + c[1].weight*(x_1*W_1) ..)
  * (docs/numbers.md, 3.16). Experts that no row has chosen are not read. INT8, W4A8: x is INT8, with
  * ROW_SCALES a struct lora_row_scale behind a whole row of x; the sums of expert e are multiplied
- * by its FP32 scale[n], which lies, in whole lines, behind those of the experts before. */
+ * by its FP32 scale[n], which lies, in whole lines, behind those of the experts before. With
+ * EXPERT_BIAS FP16 bias[n], in whole lines, is behind each expert's scales, or is all that it has;
+ * it is added to W_j's sums, behind the scale. */
 struct lora_experts {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
@@ -485,7 +493,7 @@ struct lora_experts {
     uint32_t x_offset, x_stride; /* all on-chip */
     uint32_t y_offset, y_stride;
     uint32_t chosen_offset, chosen_stride; /* what ROUTE has written */
-    uint32_t scale_line;                   /* of expert 0: INT8, W4A8 */
+    uint32_t scale_line;                   /* of expert 0: INT8, W4A8, EXPERT_BIAS */
 };
 
 struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matmul reads it */
@@ -533,8 +541,9 @@ struct lora_vector {
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {
     LORA_SLOPE_NONE = 0,
-    LORA_SLOPE_DISTANCE = 1,     /* slope*(p - (n - 1)) */
-    LORA_SLOPE_BF16_POSITION = 2 /* BF16(slope*BF16(p))*factor (Falcon) */
+    LORA_SLOPE_DISTANCE = 1,      /* slope*(p - (n - 1)) */
+    LORA_SLOPE_BF16_POSITION = 2, /* BF16(slope*BF16(p))*factor (Falcon) */
+    LORA_SLOPE_SINK = 3           /* nothing: `slope` is one more logit, which weighs no position */
 };
 
 struct lora_head_slope {

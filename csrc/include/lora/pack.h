@@ -29,7 +29,8 @@ enum lora_source_type {
     LORA_SOURCE_Q3_K = 14,
     LORA_SOURCE_Q4_K = 15,
     LORA_SOURCE_Q5_K = 16,
-    LORA_SOURCE_Q6_K = 17
+    LORA_SOURCE_Q6_K = 17,
+    LORA_SOURCE_MXFP4 = 18
 };
 enum lora_axes {
     LORA_AXES_IO = 0, /* the file's rows are inputs; tables: their rows; vectors: one row */

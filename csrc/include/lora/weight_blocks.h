@@ -29,6 +29,10 @@ static inline uint32_t lora_gguf_offset(uint32_t kind) {
     return kind == LORA_GGUF_Q5_0 ? 16 : lora_gguf_has_upper(kind) ? 32 : 0;
 }
 
+/* What the four bits of MXFP4 mean: E2M1 in halves. -0 is 0. */
+#define LORA_GGUF_E2M1 {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+#define LORA_MXFP4_LEAST 104 /* of a group's e on boards: its weights are multiples of 2^-24 */
+
 /* What the four bits of IQ4_NL mean. */
 #define LORA_GGUF_CODEBOOK                                                                         \
     {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
@@ -54,6 +58,7 @@ static inline uint32_t lora_weight_block_bytes(uint32_t weight_type) {
     case LORA_GGUF_TYPE(LORA_GGUF_K_MIXED): return LORA_BLOCK_BYTES_K_MIXED;
     case LORA_GGUF_TYPE(LORA_GGUF_Q4_0): return LORA_BLOCK_BYTES_Q4_0;
     case LORA_GGUF_TYPE(LORA_GGUF_IQ4_NL): return LORA_BLOCK_BYTES_IQ4_NL;
+    case LORA_GGUF_TYPE(LORA_GGUF_MXFP4): return LORA_BLOCK_BYTES_MXFP4;
     default: return 0;
     }
 }

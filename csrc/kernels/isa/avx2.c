@@ -99,6 +99,23 @@ AVX2 static void swiglu(float *x, const float *z, uint32_t count) {
     for (; i < count; i++) x[i] = silu32(x[i]) * z[i];
 }
 
+/* min and max return their second operand where one is NaN. */
+AVX2 static void swiglu_clamped(float *x, const float *z, uint32_t count, float limit,
+                                float alpha) {
+    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
+    const __m256 high = _mm256_set1_ps(limit), low = _mm256_set1_ps(-limit);
+    const __m256 by = _mm256_set1_ps(alpha);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 g = _mm256_min_ps(high, _mm256_loadu_ps(x + i));
+        __m256 u = _mm256_max_ps(low, _mm256_min_ps(high, _mm256_loadu_ps(z + i)));
+        __m256 below = exp_vector(_mm256_xor_ps(_mm256_mul_ps(g, by), sign));
+        g = _mm256_div_ps(g, _mm256_add_ps(one, below));
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(g, _mm256_add_ps(u, one)));
+    }
+    for (; i < count; i++) x[i] = swiglu_clamped32(x[i], z[i], limit, alpha);
+}
+
 AVX2 static float scale(float *s, uint32_t count, float factor) {
     __m256 by = _mm256_set1_ps(factor), max_lanes = _mm256_set1_ps(-__builtin_inff());
     float lanes[LANES], max = -__builtin_inff();
@@ -243,6 +260,7 @@ const struct lora_variant lora_variant_avx2 = {
     .scores = scores,
     .gelu = gelu,
     .swiglu = swiglu,
+    .swiglu_clamped = swiglu_clamped,
     .scale = scale,
     .cap = cap,
     .slope = slope,

@@ -96,6 +96,10 @@ static void swiglu(float *x, const float *z, uint32_t count) {
     lora_variant_avx2.swiglu(x, z, count);
 }
 
+static void swiglu_clamped(float *x, const float *z, uint32_t count, float limit, float alpha) {
+    lora_variant_avx2.swiglu_clamped(x, z, count, limit, alpha);
+}
+
 static float scale(float *s, uint32_t count, float factor) {
     return lora_variant_avx2.scale(s, count, factor);
 }
@@ -166,6 +170,7 @@ const struct lora_variant lora_variant_avx512 = {
     .scores = scores,
     .gelu = gelu,
     .swiglu = swiglu,
+    .swiglu_clamped = swiglu_clamped,
     .scale = scale,
     .cap = cap,
     .slope = slope,

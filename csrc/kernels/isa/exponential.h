@@ -24,6 +24,12 @@ static inline float exp32(float x) {
 
 static inline float silu32(float g) { return g / (1.0f + exp32(-g)); }
 
+static inline float swiglu_clamped32(float g, float u, float limit, float alpha) {
+    g = g > limit ? limit : g;
+    u = u > limit ? limit : u < -limit ? -limit : u;
+    return (g / (1.0f + exp32(-(g * alpha)))) * (u + 1.0f);
+}
+
 #define TANH_POLYNOMIAL 0.625f /* below it by the polynomial, from it on by exp */
 
 static inline float tanh32(float x) {

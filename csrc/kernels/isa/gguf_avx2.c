@@ -28,9 +28,10 @@ KERNEL_INLINE vec joined_bits(vec low, vec high) {
     return _mm256_or_si256(and_vec(low, 15), _mm256_andnot_si256(_mm256_set1_epi32(15), high));
 }
 KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
-    if (kind != LORA_GGUF_IQ4_NL)
+    if (kind != LORA_GGUF_IQ4_NL && kind != LORA_GGUF_MXFP4)
         return to_floats(sub_vec(and_vec(q, 15), (int)lora_gguf_offset(kind)));
-    static const float meaning[] = LORA_GGUF_CODEBOOK;
+    static const float codebook[] = LORA_GGUF_CODEBOOK, e2m1[] = LORA_GGUF_E2M1;
+    const float *meaning = kind == LORA_GGUF_MXFP4 ? e2m1 : codebook;
     __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning), q);
     __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning + 8), q);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(left(q, 28)));
@@ -38,6 +39,10 @@ KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
 KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
     return to_floats(sub_vec(and_vec(q, 31), (int)lora_gguf_offset(kind)));
 }
+KERNEL_INLINE float_vec with_exponent(vec v) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(v, 23));
+}
+KERNEL_INLINE vec from_255(vec v) { return _mm256_sub_epi32(_mm256_set1_epi32(255), v); }
 KERNEL_INLINE void store_halves(uint16_t *p, float_vec f) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }

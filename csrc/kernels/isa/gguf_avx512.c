@@ -29,10 +29,12 @@ KERNEL_INLINE vec joined_bits(vec low, vec high) {
 }
 /* Of each lane's index the permutations read no more bits. */
 KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
-    static const float codebook[] = LORA_GGUF_CODEBOOK;
+    static const float codebook[] = LORA_GGUF_CODEBOOK, e2m1[] = LORA_GGUF_E2M1;
     static const float whole[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0,  1,  2,  3,
                                   4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15};
-    const float *first = kind == LORA_GGUF_IQ4_NL ? codebook : whole + 8 - lora_gguf_offset(kind);
+    const float *first = kind == LORA_GGUF_IQ4_NL  ? codebook
+                         : kind == LORA_GGUF_MXFP4 ? e2m1
+                                                   : whole + 8 - lora_gguf_offset(kind);
     return _mm512_permutexvar_ps(q, _mm512_loadu_ps(first));
 }
 KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
@@ -43,6 +45,10 @@ KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
     const float *first = whole + 16 - lora_gguf_offset(kind);
     return _mm512_permutex2var_ps(_mm512_loadu_ps(first), q, _mm512_loadu_ps(first + 16));
 }
+KERNEL_INLINE float_vec with_exponent(vec v) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(v, 23));
+}
+KERNEL_INLINE vec from_255(vec v) { return _mm512_sub_epi32(_mm512_set1_epi32(255), v); }
 KERNEL_INLINE void store_halves(uint16_t *p, float_vec f) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }

@@ -7,6 +7,7 @@
  *   joined_bits(low, high)     the low four bits of one, the others of the other
  *   four_floats(kind, q), five_floats(kind, q)   what the lowest four or five bits mean
  *   store_halves(p, f)         FP16(f)
+ *   with_exponent(v), from_255(v)   2^(v - 127), 255 - v
  * Every function is made for a constant kind. */
 #include "gguf.h"
 #include "segments.h"
@@ -61,6 +62,13 @@ KERNEL_INLINE void read_eight(const uint32_t kind, const uint8_t *d, uint32_t gr
 KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair *block,
                                      uint32_t group, struct gguf_scaling *found) {
     const uint8_t *d = block->pair[block->which] + gguf_scales(kind);
+    if (kind == LORA_GGUF_MXFP4) {
+        UNROLLED
+        for (int v = 0; v < VECTORS; v++)
+            found->scale[0][v] = with_exponent(
+                sub_vec(unsigned_bytes(d + group * N + v * LANES), 1));
+        return;
+    }
     if (lora_gguf_has_upper(kind)) read_eight(kind, d, group, found);
     else if (lora_gguf_is_super(kind)) read_six(kind, block, group, found);
     else {
@@ -184,10 +192,41 @@ KERNEL_INLINE float_vec rounded(float_vec x) {
     return fused(x, splat(8192.0f), mul(x, splat(-8191.0f)));
 }
 
+/* The same of MXFP4, whose weights are v times a power of two: sums are divided by it, v*x is
+ * added, and they are multiplied again. No bit changes: sums are multiples of 2^-48 and stay below
+ * 2^60. */
+KERNEL_INLINE void add_power_unit(const uint8_t *values, uint32_t k, const float *x,
+                                  const uint8_t *fetched, float_vec sum[VECTORS]) {
+    const uint32_t kind = LORA_GGUF_MXFP4;
+    const uint8_t *powers = values + gguf_scales(kind) + k / LORA_UNIT_COLUMNS * N;
+    vec e[VECTORS];
+    UNROLLED
+    for (int j = 0; j < VECTORS; j++) {
+        e[j] = unsigned_bytes(powers + j * LANES);
+        sum[j] = mul(sum[j], with_exponent(from_255(e[j])));
+    }
+    UNROLLED
+    for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
+        float_vec v[8][VECTORS];
+        fetch_quarter(kind, fetched, values + (k + at + NEAR) * N / 2, at);
+        eight_values(kind, values, k + at, at, v);
+        UNROLLED
+        for (uint32_t i = 0; i < 8 * VECTORS; i++)
+            sum[i % VECTORS] = fused(splat(x[at + i / VECTORS]), v[i / VECTORS][i % VECTORS],
+                                     sum[i % VECTORS]);
+    }
+    UNROLLED
+    for (int j = 0; j < VECTORS; j++) sum[j] = mul(sum[j], with_exponent(sub_vec(e[j], 1)));
+}
+
 KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block, uint32_t k,
                             const float *x, const uint8_t *fetched, float_vec sum[VECTORS]) {
     const uint8_t *values = block->pair[block->which];
     const uint32_t each = gguf_is_bytes(kind) ? 1 : 2; /* values a byte */
+    if (kind == LORA_GGUF_MXFP4) {
+        add_power_unit(values, k, x, fetched, sum);
+        return;
+    }
     struct gguf_scaling scaling;
     float_vec down[VECTORS], up[VECTORS];
     read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
@@ -248,13 +287,15 @@ OF_KIND(Q6_K)
 OF_KIND(K_MIXED)
 OF_KIND(Q4_0)
 OF_KIND(IQ4_NL)
+OF_KIND(MXFP4)
 
 #define TABLE(which)                                                                               \
-    {[LORA_GGUF_Q8_0] = which##_Q8_0, [LORA_GGUF_Q5_0] = which##_Q5_0,                             \
-     [LORA_GGUF_Q4_1] = which##_Q4_1, [LORA_GGUF_Q5_1] = which##_Q5_1,                             \
-     [LORA_GGUF_Q4_K] = which##_Q4_K, [LORA_GGUF_Q5_K] = which##_Q5_K,                             \
-     [LORA_GGUF_Q6_K] = which##_Q6_K, [LORA_GGUF_K_MIXED] = which##_K_MIXED,                       \
-     [LORA_GGUF_Q4_0] = which##_Q4_0, [LORA_GGUF_IQ4_NL] = which##_IQ4_NL}
+    {[LORA_GGUF_Q8_0] = which##_Q8_0,  [LORA_GGUF_Q5_0] = which##_Q5_0,                            \
+     [LORA_GGUF_Q4_1] = which##_Q4_1,  [LORA_GGUF_Q5_1] = which##_Q5_1,                            \
+     [LORA_GGUF_Q4_K] = which##_Q4_K,  [LORA_GGUF_Q5_K] = which##_Q5_K,                            \
+     [LORA_GGUF_Q6_K] = which##_Q6_K,  [LORA_GGUF_K_MIXED] = which##_K_MIXED,                      \
+     [LORA_GGUF_Q4_0] = which##_Q4_0,  [LORA_GGUF_IQ4_NL] = which##_IQ4_NL,                        \
+     [LORA_GGUF_MXFP4] = which##_MXFP4}
 
 static void widen(uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
     static void (*const of[])(const struct gguf_pair *, uint16_t *) = TABLE(widen);

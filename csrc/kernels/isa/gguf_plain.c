@@ -6,13 +6,14 @@
 #define N LORA_BLOCK_N
 
 static float value(uint32_t kind, const uint8_t *block, uint32_t k, uint32_t n) {
-    static const int8_t meaning[] = LORA_GGUF_CODEBOOK;
+    static const int8_t meaning[] = LORA_GGUF_CODEBOOK, e2m1[] = LORA_GGUF_E2M1;
     if (gguf_is_bytes(kind)) return (float)(int8_t)block[k * N + n];
     const uint8_t *high = block + GGUF_HIGH;
     uint32_t v = block[k / 2 * N + n] >> k % 2 * 4 & 15;
     if (lora_gguf_has_fifth(kind)) v |= (high[k / 8 * N + n] >> k % 8 & 1u) << 4;
     if (lora_gguf_has_upper(kind)) v |= (high[k / 4 * N + n] >> k % 4 * 2 & 3u) << 4;
     if (kind == LORA_GGUF_IQ4_NL) return (float)meaning[v];
+    if (kind == LORA_GGUF_MXFP4) return (float)e2m1[v];
     return (float)((int32_t)v - (int32_t)lora_gguf_offset(kind));
 }
 
@@ -30,6 +31,10 @@ static void scaling(uint32_t kind, const struct gguf_pair *block, uint32_t k, ui
         const uint8_t *scales = d + 2 * N, *dmin = scales + 8 * N, *minima = dmin + 2 * N;
         *scale = half(d, n) * (float)(int8_t)scales[k / 16 * N + n];
         if (lora_gguf_has_minima(kind)) *minimum = half(dmin, n) * (float)minima[k / 16 * N + n];
+        return;
+    }
+    if (kind == LORA_GGUF_MXFP4) {
+        *scale = float_of_bits((d[group * N + n] - 1u) << 23);
         return;
     }
     if (!lora_gguf_is_super(kind)) {

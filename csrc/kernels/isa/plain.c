@@ -96,6 +96,10 @@ static void swiglu(float *x, const float *z, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) x[i] = silu32(x[i]) * z[i];
 }
 
+static void swiglu_clamped(float *x, const float *z, uint32_t count, float limit, float alpha) {
+    for (uint32_t i = 0; i < count; i++) x[i] = swiglu_clamped32(x[i], z[i], limit, alpha);
+}
+
 static float scale(float *s, uint32_t count, float factor) {
     float max = -INFINITY;
     for (uint32_t i = 0; i < count; i++) {
@@ -162,6 +166,7 @@ const struct lora_variant lora_variant_plain = {
     .scores = scores,
     .gelu = gelu,
     .swiglu = swiglu,
+    .swiglu_clamped = swiglu_clamped,
     .scale = scale,
     .cap = cap,
     .slope = slope,

@@ -60,6 +60,8 @@ struct lora_variant {
     /* x[i] = gelu(x[i]) by the chords a, b of [-8, 8); x[i] = silu(x[i])*z[i]. */
     void (*gelu)(float *x, uint32_t count, const float *a, const float *b);
     void (*swiglu)(float *x, const float *z, uint32_t count);
+    /* x[i] = (g/(1 + exp(-(g*alpha))))*(u + 1), g = x[i] up to limit, u = z[i] within it. */
+    void (*swiglu_clamped)(float *x, const float *z, uint32_t count, float limit, float alpha);
     /* s[i] = s[i]*scale; returns the maximum where none is NaN. */
     float (*scale)(float *s, uint32_t count, float scale);
     /* s[i] = tanh(s[i]*(1/cap))*cap; returns the maximum where none is NaN. */

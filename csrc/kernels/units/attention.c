@@ -78,6 +78,7 @@ static int attend_head(const struct lora_job *job, const struct attend *a, struc
         a->variant->weigh(w->e + start + hidden, v + hidden, count - hidden, head_dim, w->sum);
     }
     close_chunk(w, head_dim);
+    w->total_e = w->total_e + lora_sink_weight(job, head, max);
     for (uint32_t d = 0; d < head_dim; d++) w->total[d] = w->total[d] / w->total_e;
     return LORA_OK;
 }

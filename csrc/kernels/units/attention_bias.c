@@ -1,20 +1,24 @@
-/* Soft-capped scores, and ALiBi: a bias of the scores that grows with the position.
- * docs/numbers.md, 3.13 and 3.14. */
+/* Soft-capped scores, ALiBi, a bias of the scores that grows with the position, and sinks.
+ * docs/numbers.md, 3.8, 3.13 and 3.14. */
 #include "attention_bias.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "isa/half.h"
+#include "isa/exponential.h"
 
 int lora_slopes_find(const struct lora_unit_call *call, const struct lora_head_slope **slopes) {
     const struct lora_attention *c = (const struct lora_attention *)(const void *)call->command;
     *slopes = NULL;
     if (c->slope_kind == LORA_SLOPE_NONE) return LORA_OK;
-    if (c->slope_kind > LORA_SLOPE_BF16_POSITION) return LORA_ERR_OPCODE;
+    if (c->slope_kind > LORA_SLOPE_SINK) return LORA_ERR_OPCODE;
     *slopes = call_at(call, c->slope_bank, (uint64_t)c->slope_line * LORA_LINE_BYTES,
                       (uint64_t)c->q_heads * sizeof **slopes, sizeof(float));
     return *slopes ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+static bool has_sinks(const struct lora_job *job) {
+    return job->attention.command->slope_kind == LORA_SLOPE_SINK;
 }
 
 /* BF16(x), ties to even, of a finite x. */
@@ -48,5 +52,10 @@ float lora_scores_finish(const struct lora_job *job, uint32_t head, uint32_t fir
                          uint32_t positions, float *s, float max) {
     float cap = float_of_bits(job->attention.command->cap);
     if (cap != 0.0f) max = job->variant->cap(s + first, positions - first, cap);
-    return job->attention.slopes ? add_slope(job, head, first, positions, s) : max;
+    return job->attention.slopes && !has_sinks(job) ? add_slope(job, head, first, positions, s)
+                                                    : max;
+}
+
+float lora_sink_weight(const struct lora_job *job, uint32_t head, float max) {
+    return has_sinks(job) ? exp32(job->attention.slopes[head].slope - max) : 0.0f;
 }

@@ -1,4 +1,4 @@
-/* The window of a row, the cap of its scores and what ALiBi adds to them.
+/* The window of a row, the cap of its scores, what ALiBi adds to them, and sinks.
  * docs/numbers.md, 3.8, 3.13 and 3.14. */
 #ifndef LORA_KERNELS_ATTENTION_BIAS_H
 #define LORA_KERNELS_ATTENTION_BIAS_H
@@ -13,6 +13,9 @@ static inline uint32_t attention_first(const struct lora_attention *command, uin
 
 /* The slopes of the call's local query heads; NULL without. An enum lora_status. */
 int lora_slopes_find(const struct lora_unit_call *call, const struct lora_head_slope **slopes);
+
+/* What joins the sum of a query head's e, whose maximum score is `max`: +0 without a sink. */
+float lora_sink_weight(const struct lora_job *job, uint32_t head, float max);
 
 /* What is done to the scaled scores s[first .. positions-1] of a query head of a row that sees
  * `positions`, whose maximum is `max`. Returns their new maximum. */

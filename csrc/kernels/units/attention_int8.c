@@ -44,7 +44,8 @@ static void weights(const struct int8_group *g, struct int8_query *query, uint32
     memset(query->e + before, 0, (last + TILE - 1) / TILE * TILE - before);
     if (query->max == query->max)
         query->sum = (float)g->integer->weights(query->s + first, end - first, query->max,
-                                                query->e + first);
+                                                query->e + first) +
+                     127.0f * lora_sink_weight(g->job, head, query->max);
 }
 
 /* y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale); the NaN of a maximum that is not finite. */

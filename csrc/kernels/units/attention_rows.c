@@ -35,6 +35,7 @@ struct group {
     float *sums;        /* [PANEL_LEVELS][count][TILE] */
     float *result;      /* [2][parts][count][COLUMNS]: the chunk's tiles so far, the tile at hand */
     float *total_e;     /* [count]: of the chunks before */
+    float *sink;        /* [count]: what joins it last */
     float *total;       /* [count][parts*COLUMNS]: the same */
     float *row;         /* [parts*COLUMNS] */
     float *single_q;    /* [head_dim] */
@@ -50,7 +51,7 @@ uint64_t lora_attend_rows_floats(const struct lora_job *job) {
     return rows * job->attention.positions * 3 / 2 +
            panel_floats((uint32_t)rows, (uint32_t)head_dim) + panel_floats((uint32_t)rows, TILE) +
            rows + PANEL_LEVELS * rows * TILE + 2 * rows * width + width + head_dim +
-           TILE * width / 2 + rows + rows * width + 13 * 16;
+           TILE * width / 2 + 2 * rows + rows * width + 14 * 16;
 }
 
 static float *carve(float **memory, uint64_t floats) {
@@ -70,6 +71,7 @@ static void lay_out(struct group *g, float *memory) {
     g->sums = carve(&memory, (uint64_t)PANEL_LEVELS * g->count * TILE);
     g->result = carve(&memory, 2 * g->count * width);
     g->total_e = carve(&memory, g->count);
+    g->sink = carve(&memory, g->count);
     g->total = carve(&memory, g->count * width);
     g->row = carve(&memory, width);
     g->single_q = carve(&memory, g->head_dim);
@@ -207,6 +209,7 @@ static int score(const struct group *g) {
         uint32_t first = first_of(g, i);
         float max = g->variant->scale(s + first, positions - first, scale);
         max = lora_scores_finish(g->job, head_of(g, i), first, positions, s, max);
+        g->sink[i] = lora_sink_weight(g->job, head_of(g, i), max);
         memset(e + g->from, 0, (first - g->from) * sizeof(uint16_t));
         g->variant->exponentials(s + first, positions - first, max, e + first);
         uint32_t end = (g->max + TILE - 1) / TILE * TILE;
@@ -366,8 +369,8 @@ static int weigh(const struct group *g) {
 static void store(const struct group *g) {
     uint32_t width = parts(g->head_dim) * COLUMNS;
     for (uint32_t r = 0; r < g->count; r++) {
-        const float *total = g->total + (uint64_t)r * width;
-        for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = total[d] / g->total_e[r];
+        const float *total = g->total + (uint64_t)r * width, sum = g->total_e[r] + g->sink[r];
+        for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = total[d] / sum;
         uint16_t *y = values_of(g, g->job->attention.y, r);
         job_count_nonfinite(g->job, g->order[r % g->row_count],
                             g->variant->floats_to_halves(g->row, g->head_dim, y));

@@ -16,8 +16,8 @@ struct piece {
     const struct lora_variant *variant;
     float *x, *z; /* [count]; z of operations on two rows */
     uint32_t count;
-    float scalar; /* the command's */
-    bool squared; /* RELU's */
+    float scalar, alpha; /* the command's; of SWIGLU_CLAMPED */
+    bool squared;        /* RELU's */
 };
 
 static void residual(const struct piece *p) {
@@ -47,6 +47,10 @@ static void swiglu(const struct piece *p) {
     p->variant->swiglu(p->x, p->z, p->count);
 }
 
+static void swiglu_clamped(const struct piece *p) {
+    p->variant->swiglu_clamped(p->x, p->z, p->count, p->scalar, p->alpha);
+}
+
 static void geglu(const struct piece *p) {
     gelu_tanh(p);
     for (uint32_t i = 0; i < p->count; i++) p->x[i] = p->x[i] * p->z[i];
@@ -71,6 +75,7 @@ static const struct operation operations[] = {
     [LORA_VEC_SWIGLU] = {swiglu, true, NULL},
     [LORA_VEC_GEGLU] = {geglu, true, NULL},
     [LORA_VEC_GATE] = {gate, true, NULL},
+    [LORA_VEC_SWIGLU_CLAMPED] = {swiglu_clamped, true, NULL},
 };
 
 /* Whether y may be written piece by piece: a row that it covers in part would be written before it
@@ -105,7 +110,9 @@ static void run_row(struct lora_job *job, uint32_t row, uint32_t thread) {
     uint32_t columns = v->command->columns;
     const uint16_t *x = half_row(v->x_rows, row);
     uint16_t *y = half_row(v->y_rows, row);
-    struct piece p = {.variant = job->variant, .scalar = float_of_bits(v->command->scalar)};
+    struct piece p = {.variant = job->variant,
+                      .scalar = float_of_bits(v->command->scalar),
+                      .alpha = float_of_bits(v->command->extra)};
     p.squared = v->command->extra == 2;
     p.x = v->x + 2ull * columns * thread;
     p.z = p.x + columns;

@@ -1,8 +1,9 @@
 /* EXPERTS: each row times the matrices of the experts that it has chosen. An item is a run of
- * column tiles: an expert's tile is read once, for all rows that chose it. docs/numbers.md, 3.16.
- */
+ * column tiles in the order of matrix_blocks.h: those of an expert, then those of the next, each
+ * read once, for all rows that chose it. docs/numbers.md, 3.16. */
 #include <string.h>
 
+#include "isa/gguf.h"
 #include "isa/half.h"
 #include "isa/segments.h"
 #include "job.h"
@@ -27,9 +28,9 @@ struct expert {
     float *x; /* [k] of a single row, panels of several; not of INT8 */
 };
 
-/* An expert's tile, in the order in which an item takes them. */
+/* An expert's tile, and its place in their order. */
 struct place {
-    uint32_t tile, expert;
+    uint32_t index, tile, expert;
 };
 
 static bool combines(const struct experts_job *e) { return e->command->flags & LORA_FLAG_COMBINE; }
@@ -48,6 +49,19 @@ static bool is_widened(const struct lora_job *own) {
     return own->matrix.type != LORA_WEIGHT_FP16 && !matrix_is_integer(&own->matrix);
 }
 
+static bool is_gguf(const struct lora_job *own) { return own->matrix.type == LORA_WEIGHT_GGUF; }
+
+/* A single row: weights are multiplied as they are stored. */
+static void multiply_gguf(const struct lora_job *job, const struct expert *expert,
+                          const uint16_t *const *blocks, const uint16_t *const *next, float *sums) {
+    struct gguf_tile tile = {.x = expert->x,
+                             .starts = job->experts.starts,
+                             .blocks = (const uint8_t *const *)(const void *)blocks,
+                             .next = (const uint8_t *const *)(const void *)next,
+                             .count = job->experts.k_blocks};
+    job->variant->gguf->row(matrix_gguf_block(&expert->own.matrix), &tile, sums);
+}
+
 /* FP32 sums of one tile, tree and scales included: sums[taker][32]. */
 static void multiply(const struct lora_job *job, const struct expert *expert, uint32_t tile,
                      uint32_t thread, const uint16_t *const *blocks, const uint16_t *const *next,
@@ -56,6 +70,10 @@ static void multiply(const struct lora_job *job, const struct expert *expert, ui
     const uint32_t *starts = job->experts.starts;
     if (matrix_is_integer(&expert->own.matrix)) {
         lora_quantized_multiply(&expert->own, tile, blocks, next, sums);
+        return;
+    }
+    if (is_gguf(&expert->own) && expert->count == 1) {
+        multiply_gguf(job, expert, blocks, next, sums);
         return;
     }
     if (is_widened(&expert->own))
@@ -70,6 +88,16 @@ static void multiply(const struct lora_job *job, const struct expert *expert, ui
     }
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     lora_panels_multiply(variant, expert->x, expert->count, starts, blocks, next, work, sums);
+}
+
+static void add_bias(const struct lora_job *job, const struct expert *expert, uint32_t tile,
+                     float *sums) {
+    const uint16_t *bias = expert->own.matrix.bias;
+    float values[LORA_BLOCK_N] = {0};
+    if (!bias) return;
+    job->variant->halves_to_floats(bias + (uint64_t)tile * LORA_BLOCK_N,
+                                   tile_columns(job->experts.command, tile), values);
+    job->variant->add_biases(sums, expert->count, values);
 }
 
 /* Column i of the slot's expert is element i*chosen + slot of the row. */
@@ -88,6 +116,7 @@ static void store_apart(struct lora_job *job, const struct expert *expert, uint3
     }
 }
 
+/* totals[row][32] of a tile. */
 static void add_weighted(const struct expert *expert, const float *sums, float *totals) {
     for (uint32_t i = 0; i < expert->count; i++, sums += LORA_BLOCK_N) {
         float *total = totals + (uint64_t)expert->takers[i].row * LORA_BLOCK_N;
@@ -106,8 +135,23 @@ static void store_totals(struct lora_job *job, uint32_t tile, const float *total
     }
 }
 
+static struct place place_of(const struct experts_job *e, uint32_t index, uint32_t expert) {
+    const struct matrix_job *m = &e->all[expert < e->count ? expert : 0].own.matrix;
+    return (struct place){index, lora_matrix_tile_at(m, index), expert};
+}
+
 static int find_blocks(const struct experts_job *e, struct place at, const uint16_t **blocks) {
     return lora_matrix_find_blocks(&e->all[at.expert].own, at.tile, blocks);
+}
+
+/* The tiles of an item at most. */
+static uint32_t item_tiles(const struct lora_job *job) {
+    return (job->experts.tiles + job->items - 1) / job->items;
+}
+
+static uint64_t totals_bytes(const struct lora_job *job) {
+    if (!combines(&job->experts) || job->items == 0) return 0;
+    return sizeof(float) * job->rows * LORA_BLOCK_N * item_tiles(job);
 }
 
 /* Two lists of blocks alternate: those that are read, and the next ones, which may be fetched. */
@@ -115,28 +159,31 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct experts_job *e = &job->experts;
     uint64_t stride = (uint64_t)e->k_blocks + 1;
     const uint16_t **blocks = e->lists + 2 * stride * thread, **next = blocks + stride;
-    struct place at = {item_start(job, item), 0};
-    uint32_t end = item_start(job, item + 1);
+    uint32_t start = item_start(job, item), end = item_start(job, item + 1);
+    uint64_t each = (uint64_t)job->rows * LORA_BLOCK_N;
+    struct place at = place_of(e, start, 0);
     _Alignas(LORA_LINE_BYTES) float sums[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
-    _Alignas(LORA_LINE_BYTES) float totals[LORA_MAX_ROWS * LORA_BLOCK_N];
+    float *totals = combines(e) ? e->totals + each * item_tiles(job) * thread : NULL;
+    if (totals) memset(totals, 0, totals_bytes(job));
     int status = find_blocks(e, at, blocks);
-    while (at.tile < end && status == LORA_OK) {
+    while (at.expert < e->count && status == LORA_OK) {
         const struct expert *expert = &e->all[at.expert];
-        bool last = at.expert + 1 == e->count;
-        struct place then = {at.tile + last, last ? 0 : at.expert + 1};
-        bool more = then.tile < end;
+        bool last = at.index + 1 == end;
+        struct place then = place_of(e, last ? start : at.index + 1, at.expert + last);
+        bool more = then.expert < e->count;
         if (more) status = find_blocks(e, then, next);
         if (status != LORA_OK) break;
-        if (at.expert == 0) memset(totals, 0, sizeof(float) * job->rows * LORA_BLOCK_N);
         multiply(job, expert, at.tile, thread, blocks, more ? next : blocks, sums);
-        if (combines(e)) add_weighted(expert, sums, totals);
+        add_bias(job, expert, at.tile, sums);
+        if (totals) add_weighted(expert, sums, totals + each * (at.index - start));
         else store_apart(job, expert, at.tile, sums);
-        if (last && combines(e)) store_totals(job, at.tile, totals);
         const uint16_t **taken = blocks;
         blocks = next;
         next = taken;
         at = then;
     }
+    for (uint32_t i = start; totals && i < end && status == LORA_OK; i++)
+        store_totals(job, place_of(e, i, 0).tile, totals + each * (i - start));
     return status;
 }
 
@@ -145,8 +192,15 @@ static const struct lora_chosen *chosen_of(const struct experts_job *e, uint32_t
     return (const struct lora_chosen *)(const void *)(e->chosen.base + e->chosen.stride * row);
 }
 
-/* Of one expert, in whole lines. */
-static uint64_t scale_bytes(const struct lora_experts *c) { return padded_lines(4ull * c->n); }
+/* Of one expert, in whole lines: its scales, and with its bias behind. */
+static uint64_t scale_bytes(const struct experts_job *e) {
+    return e->x_bytes == 1 ? padded_lines(4ull * e->command->n) : 0;
+}
+
+static uint64_t table_bytes(const struct experts_job *e) {
+    const struct lora_experts *c = e->command;
+    return scale_bytes(e) + (c->flags & LORA_FLAG_EXPERT_BIAS ? padded_lines(2ull * c->n) : 0);
+}
 
 /* Of x, in whole lines where each row has its scale behind. */
 static uint64_t row_bytes(const struct experts_job *e) {
@@ -158,15 +212,17 @@ static uint64_t row_bytes(const struct experts_job *e) {
 static int find_operands(struct lora_job *job) {
     struct experts_job *e = &job->experts;
     const struct lora_experts *c = e->command;
-    bool integer = e->x_bytes == 1, scaled = c->flags & LORA_FLAG_ROW_SCALES;
+    bool scaled = c->flags & LORA_FLAG_ROW_SCALES;
     uint64_t x = row_bytes(e) + (scaled ? sizeof(struct lora_row_scale) : 0);
     uint64_t y = 2ull * c->n * (combines(e) ? 1 : c->chosen);
-    uint64_t scales = (uint64_t)c->scale_line * LORA_LINE_BYTES;
+    uint64_t table = (uint64_t)c->scale_line * LORA_LINE_BYTES;
     e->x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, x,
                         scaled ? 4 : e->x_bytes);
-    e->scales = integer ? call_at(job->call, c->scale_bank, scales, c->experts * scale_bytes(c), 4)
-                        : NULL;
-    if (integer && !e->scales) return LORA_ERR_ADDRESS;
+    e->table = NULL;
+    if (table_bytes(e)) {
+        e->table = call_at(job->call, c->scale_bank, table, c->experts * table_bytes(e), 4);
+        if (!e->table) return LORA_ERR_ADDRESS;
+    }
     e->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, y, 2);
     e->chosen = call_operand(job->call, LORA_BANK_ONCHIP, c->chosen_offset, c->chosen_stride,
                              sizeof(struct lora_chosen) * c->chosen, 4);
@@ -214,7 +270,12 @@ static void set_matrix(struct lora_job *job, struct expert *expert, uint32_t num
     lora_quantized_type(m);
     memcpy(m->starts, job->experts.starts, sizeof m->starts);
     m->scaled_rows = c->flags & LORA_FLAG_ROW_SCALES;
-    if (job->experts.scales) m->scales = job->experts.scales + number * scale_bytes(c) / 4;
+    if (job->experts.table) {
+        const uint8_t *own = job->experts.table + number * table_bytes(&job->experts);
+        m->scales = (const float *)(const void *)own;
+        if (c->flags & LORA_FLAG_EXPERT_BIAS)
+            m->bias = (const uint16_t *)(const void *)(own + scale_bytes(&job->experts));
+    }
     lora_matrix_order(m, job->call);
 }
 
@@ -332,8 +393,8 @@ static uint64_t wide_bytes(const struct lora_job *job) {
     return job->threads * (e->k_blocks * (uint64_t)LORA_BLOCK_BYTES_FP16 + padded_lines(pointers));
 }
 
-/* Experts, their takers, each thread's lists of blocks and widened blocks, the rows in FP16 and as
- * they are multiplied. */
+/* Experts, their takers, each thread's lists of blocks, widened blocks and sums, the rows in FP16
+ * and as they are multiplied. */
 static int allocate(struct lora_job *job, const uint16_t *counts) {
     struct experts_job *e = &job->experts;
     const struct lora_experts *c = e->command;
@@ -343,13 +404,14 @@ static int allocate(struct lora_job *job, const uint16_t *counts) {
     uint64_t lists = padded_lines(2 * ((uint64_t)e->k_blocks + 1) * job->threads *
                                   sizeof(uint16_t *));
     uint64_t wide = wide_bytes(job), halves = padded_lines(2ull * job->rows * c->k);
-    uint64_t x = all_x_bytes(job, counts);
-    uint8_t *memory = lora_job_memory(job, all + takers + lists + wide + halves + x);
+    uint64_t x = all_x_bytes(job, counts), totals = padded_lines(totals_bytes(job) * job->threads);
+    uint8_t *memory = lora_job_memory(job, all + takers + lists + wide + halves + x + totals);
     if (!memory) return LORA_ERR_MEMORY;
     e->all = (struct expert *)(void *)memory;
     e->lists = (const uint16_t **)(void *)(memory + all + takers);
     set_experts(job, counts, (struct taker *)(void *)(memory + all));
     uint8_t *rows = memory + all + takers + lists;
+    e->totals = (float *)(void *)(rows + wide + halves + x);
     place_rows(job, rows + wide + halves, (uint16_t *)(void *)(rows + wide), rows);
     return LORA_OK;
 }
@@ -381,6 +443,7 @@ int lora_experts_begin(struct lora_job *job) {
     e->k_blocks = (c->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     e->tiles = (c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) e->starts[s] = segment_start(c->k, s);
+    job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;
     status = find_operands(job);
     if (status == LORA_OK) status = count_takers(job, counts);
     if (status == LORA_OK) status = allocate(job, counts);
@@ -390,7 +453,6 @@ int lora_experts_begin(struct lora_job *job) {
     job->work = blocks * e->block_bytes / WEIGHT_BYTES_PER_NS;
     if (products / MULTIPLICATIONS_PER_NS > job->work)
         job->work = products / MULTIPLICATIONS_PER_NS;
-    job->items = e->tiles < ROUNDS * job->threads ? e->tiles : ROUNDS * job->threads;
     job->run = run;
     return LORA_OK;
 }

@@ -47,9 +47,10 @@ struct experts_job {
     struct expert *all; /* that some row has chosen, `count` of them, ascending */
     uint32_t count, k_blocks, tiles;
     uint32_t x_bytes, block_bytes; /* of a value of x; of a weight block */
-    const float *scales;           /* of expert 0's columns: INT8, W4A8 */
+    const uint8_t *table; /* of expert 0: scales (INT8, W4A8), then a bias; NULL: neither */
     uint32_t starts[LORA_SEGMENTS + 1];
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
+    float *totals;          /* of an item's tiles, a thread: COMBINE */
 };
 
 struct vector_job {

@@ -296,6 +296,7 @@ static const struct operation operations[] = {
     [LORA_VEC_ADD_GATED] = {lora_add_gated_begin, NULL},
     [LORA_VEC_GATE] = {lora_elementwise_begin, NULL},
     [LORA_VEC_ROUTE_SIGMOID] = {lora_route_begin, NULL},
+    [LORA_VEC_SWIGLU_CLAMPED] = {lora_elementwise_begin, NULL},
 };
 
 /* NULL: there is no such operation. */

@@ -35,6 +35,7 @@ def attention(call: UnitCall) -> None:
     # the KV head of each query head, both as local indices
     heads = (np.arange(c.q_heads) + c.q_first) // c.group - c.kv_first
     cap = call.fp32(c.cap)
+    sinks = head_sinks(call)
     for visible in visible_sets(call):
         keys, values = read_kv(call, visible)
         keys, values = keys[heads], values[heads]
@@ -46,10 +47,12 @@ def attention(call: UnitCall) -> None:
             added = None if bias is None else bias[i : i + batch]
             if integer:
                 scales = call.fp32(c.scale), call.fp32(c.v_scale)
-                result[rows] = attend_int8(q[rows], keys, values, entries, *scales, added, cap)
+                result[rows] = attend_int8(
+                    q[rows], keys, values, entries, *scales, added, cap, sinks
+                )
             else:
                 scale = call.fp32(c.scale)
-                result[rows] = attend(q[rows], keys, values, entries, scale, added, cap)
+                result[rows] = attend(q[rows], keys, values, entries, scale, added, cap, sinks)
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, width, np.float16)
     call.store_fp16(y, result.reshape(y.shape))
 
@@ -58,7 +61,7 @@ def score_bias(call: UnitCall, visible: Visible) -> F32 | None:
     """What is added to the scores [rows, heads, positions] of the sequence's rows; None without
     slopes (docs/numbers.md, 3.13)."""
     c = call.command
-    if c.slope_kind == abi.SLOPE_NONE:
+    if c.slope_kind in (abi.SLOPE_NONE, abi.SLOPE_SINK):
         return None
     table: F32 = call.view(c.slope_bank, c.slope_line * LINE_BYTES, (c.q_heads, 2), np.float32)
     slope, factor = table[:, 0, None], table[:, 1, None]
@@ -67,9 +70,19 @@ def score_bias(call: UnitCall, visible: Visible) -> F32 | None:
         one = bf16(slope * bf16(position.astype(np.float32))) * factor
         return np.broadcast_to(one, (len(visible.rows), *one.shape))
     if c.slope_kind != abi.SLOPE_DISTANCE:
-        raise ValueError(f"slope kind {c.slope_kind}; expected 0 to 2")
+        raise ValueError(f"slope kind {c.slope_kind}; expected 0 to 3")
     distance = position - (visible.seen[:, None] - 1)
     found: F32 = slope * distance[:, None, :].astype(np.float32)
+    return found
+
+
+def head_sinks(call: UnitCall) -> F32 | None:
+    """One more logit of each local query head, FP32 [heads]; None without."""
+    c = call.command
+    if c.slope_kind != abi.SLOPE_SINK:
+        return None
+    table: F32 = call.view(c.slope_bank, c.slope_line * LINE_BYTES, (c.q_heads, 2), np.float32)
+    found: F32 = table[:, 0].copy()
     return found
 
 
@@ -81,12 +94,13 @@ def attend(
     scale: np.float32,
     bias: F32 | None = None,
     cap: np.float32 = NO_CAP,
+    sinks: F32 | None = None,
 ) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `entries` [rows, positions]: index of K and V at each logical position. -1 is masked: it reads
     the last entry, which is zero, and its e is +0. The scores are capped where `cap` is not 0; then
-    `bias` [rows, heads, positions] is added to them.
+    `bias` [rows, heads, positions] is added to them. `sinks` [heads] are logits without a position.
     """
     scores = score(q, keys) * scale
     if cap != NO_CAP:
@@ -100,7 +114,13 @@ def attend(
     np.copyto(ordered, np.float32(-np.inf), where=hidden)
     maxima = ordered.max(axis=2, keepdims=True)
     e = to_fp16(exp32(ordered - maxima)).astype(np.float32)
-    return weigh(e, values, entries)
+    return weigh(e, values, entries, None if sinks is None else sink_weights(sinks, maxima))
+
+
+def sink_weights(sinks: F32, maxima: F32) -> F32:
+    """What joins the sum of a row's e: [rows, heads], from the maxima [rows, heads, 1]."""
+    found: F32 = exp32(sinks[None] - maxima[..., 0])
+    return found
 
 
 def score(q: F32, keys: F32) -> F32:
@@ -124,20 +144,23 @@ def score(q: F32, keys: F32) -> F32:
     return tree_sum(parts)
 
 
-def weigh(e: F32, values: F32, entries: NDArray[np.int64]) -> F32:
-    """sum(e*v)/sum(e), chunk after chunk: e [rows, heads, positions] begins with position 0."""
+def weigh(e: F32, values: F32, entries: NDArray[np.int64], more: F32 | None = None) -> F32:
+    """sum(e*v)/sum(e), chunk after chunk: e [rows, heads, positions] begins with position 0. `more`
+    [rows, heads] joins the sum of e last."""
     parts = (
         chunk_sums(e[:, :, start : start + CHUNK], values, entries[:, start : start + CHUNK])
         for start in range(0, e.shape[2], CHUNK)
     )
-    return add_chunks(parts)
+    return add_chunks(parts, more)
 
 
-def add_chunks(parts: Iterable[tuple[F32, F32]]) -> F32:
-    """sum(e*v)/sum(e) of the chunk_sums of all chunks in ascending order."""
+def add_chunks(parts: Iterable[tuple[F32, F32]], more: F32 | None = None) -> F32:
+    """sum(e*v)/(sum(e) + more) of the chunk_sums of all chunks in ascending order."""
     sum_e, sum_ev = np.float32(0), np.float32(0)
     for part_e, part_ev in parts:
         sum_e, sum_ev = sum_e + part_e, sum_ev + part_ev
+    if more is not None:
+        sum_e = sum_e + more.T
     result: F32 = (sum_ev / sum_e[..., None]).transpose(1, 0, 2)
     return result
 

@@ -21,14 +21,15 @@ def attend_int8(
     v_scale: np.float32,
     bias: F32 | None = None,
     cap: np.float32 | None = None,
+    sinks: F32 | None = None,
 ) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `q` [rows, heads, head_dim], `keys` [heads, head_dim, entries] and `values` [heads, entries,
     head_dim] hold integers. `entries` [rows, positions]: index of K and V at each logical position,
     -1 is masked. The scores are capped where `cap` is neither None nor 0; then `bias` [rows, heads,
-    positions] is added to them. e8 = rint(127*exp(s - m));
-    y = (sum e8*v8 / sum e8) * v_scale.
+    positions] is added to them. `sinks` [heads] are logits without a position.
+    e8 = rint(127*exp(s - m)); y = (sum e8*v8 / (sum e8 + 127*exp(sink - m))) * v_scale.
     """
     seen = entries >= 0
     longest = int(seen.sum(axis=1).max(initial=0))
@@ -49,6 +50,8 @@ def attend_int8(
     maxima = scores.max(axis=2, keepdims=True)
     weights = np.rint(_INT8_MAX * exp32(scores - maxima)).astype(np.float64)
     denominator = weights.sum(axis=2).astype(np.float32)
+    if sinks is not None:
+        denominator = denominator + _INT8_MAX * exp32(sinks[None] - maxima[..., 0])
     numerator = np.matmul(weights.transpose(1, 0, 2), values.astype(np.float64))
     quotient = numerator.astype(np.float32).transpose(1, 0, 2) / denominator[..., None]
     result: F32 = quotient * v_scale

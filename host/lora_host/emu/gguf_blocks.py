@@ -23,6 +23,10 @@ CODEBOOK = np.array(
 )  # what the four bits of IQ4_NL mean
 
 
+E2M1 = np.array((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), np.float32)
+"""What those of MXFP4 mean, in halves."""
+
+
 def gguf_weights(call: UnitCall, start: int, stop: int) -> F16:
     """FP16 [K, stop-start] of columns start..stop-1; `start` begins a tile."""
     blocks = weight_blocks(call, start, stop)
@@ -72,6 +76,8 @@ def _values(kind: int, blocks: Bytes) -> tuple[F32, Bytes]:
         values = values | _bits(high, 2) << np.uint8(4)
     if kind == abi.GGUF_IQ4_NL:
         return CODEBOOK[values], rest
+    if kind == abi.GGUF_MXFP4:
+        return E2M1[values], rest
     return values.astype(np.float32) - np.float32(OFFSET.get(kind, 0)), rest
 
 
@@ -79,6 +85,9 @@ def _scaling(kind: int, rest: Bytes) -> tuple[F32, F32 | None]:
     """Scales and minima, FP32 [n, groups, 32]; None without minima."""
     if kind in PAIRS:
         return _of_pairs(rest)
+    if kind == abi.GGUF_MXFP4:
+        powers = _take(rest, 4)[0].astype(np.uint32) - np.uint32(1)
+        return (powers << np.uint32(23)).view(np.float32), None
     if kind not in UPPER:
         d, rest = _halves(rest, 4)
         return d, -_halves(rest, 4)[0] if kind in (abi.GGUF_Q4_1, abi.GGUF_Q5_1) else None

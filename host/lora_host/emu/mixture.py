@@ -114,8 +114,10 @@ def experts(call: UnitCall) -> None:
     for expert in np.unique(chosen["expert"]):
         rows, slots = np.nonzero(chosen["expert"] == expert)
         weight = chosen["weight"][rows, slots][:, None]
+        bias = _bias(call, int(expert))
         for start, product in _products(call, int(expert), _rows_of(call, rows, slots)):
             stop = start + product.shape[1]
+            product = product if bias is None else product + bias[start:stop]
             if combines:
                 values[rows, start:stop] = values[rows, start:stop] + weight * product
             else:
@@ -151,6 +153,27 @@ def _products(call: UnitCall, expert: int, x: NDArray[np.uint8]) -> Iterator[tup
     yield from products(own)
 
 
+def _scale_bytes(call: UnitCall) -> int:
+    """Of one expert's scales, in whole lines."""
+    return padded(4 * call.command.n) if is_scaled(call) else 0
+
+
+def _table_bytes(call: UnitCall) -> int:
+    """The same, and of its bias behind."""
+    biased = call.command.flags & abi.FLAG_EXPERT_BIAS
+    return _scale_bytes(call) + (padded(2 * call.command.n) if biased else 0)
+
+
+def _bias(call: UnitCall, expert: int) -> F32 | None:
+    """FP32 [n] of an expert; None without."""
+    c = call.command
+    if not c.flags & abi.FLAG_EXPERT_BIAS:
+        return None
+    at = c.scale_line * LINE_BYTES + expert * _table_bytes(call) + _scale_bytes(call)
+    found: F32 = call.view(c.scale_bank, at, (c.n,), np.float16).astype(np.float32)
+    return found
+
+
 def _of_expert(call: UnitCall, expert: int) -> UnitCall:
     """The call with the fields of a matmul by this expert's matrix."""
     c: Any = call.command
@@ -159,7 +182,7 @@ def _of_expert(call: UnitCall, expert: int) -> UnitCall:
     found.command = SimpleNamespace(
         first=c.first + expert * -(-blocks // c.merge),
         bias_bank=c.scale_bank,
-        bias_line=c.scale_line + expert * padded(4 * c.n) // LINE_BYTES,
+        bias_line=c.scale_line + expert * _table_bytes(call) // LINE_BYTES,
         x_bank=ROWS,
         x_offset=0,
         **{name: getattr(c, name) for name in (

@@ -150,6 +150,15 @@ def _swiglu(call: UnitCall) -> None:
     _store(call, numerics.silu(gate) * _z(call))
 
 
+def _swiglu_clamped(call: UnitCall) -> None:
+    c = call.command
+    limit, alpha = call.fp32(c.scalar), call.fp32(c.extra)
+    g, u = np.minimum(_x(call), limit), np.clip(_z(call), -limit, limit)
+    with numerics.quiet():
+        y = (g / (np.float32(1) + numerics.exp32(-(g * alpha)))) * (u + np.float32(1))
+    _store(call, y)
+
+
 def _geglu(call: UnitCall) -> None:
     _store(call, numerics.gelu(_x(call), "tanh") * _z(call))
 
@@ -194,4 +203,5 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_ADD_GATED: mixture.add_gated,
     abi.VEC_ROUTE_SIGMOID: mixture.route_sigmoid,
     abi.VEC_GATE: _gate,
+    abi.VEC_SWIGLU_CLAMPED: _swiglu_clamped,
 }

@@ -35,6 +35,7 @@ _GGUF_BYTES = {
     abi.GGUF_K_MIXED: abi.BLOCK_BYTES_K_MIXED,
     abi.GGUF_Q4_0: abi.BLOCK_BYTES_Q4_0,
     abi.GGUF_IQ4_NL: abi.BLOCK_BYTES_IQ4_NL,
+    abi.GGUF_MXFP4: abi.BLOCK_BYTES_MXFP4,
 }
 
 

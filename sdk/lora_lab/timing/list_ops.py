@@ -262,8 +262,9 @@ def _attention(
     timing: ListTiming, command: isa.Attention, rows: int, step: StepShape
 ) -> dict[str, Any]:
     machine, heads, dim = timing.machine, command.q_heads, command.head_dim
-    slopes = command.slope_kind != abi.SLOPE_NONE
-    softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes, command.cap != 0)
+    slopes = command.slope_kind not in (abi.SLOPE_NONE, abi.SLOPE_SINK)
+    scores = step.visible + rows * (command.slope_kind == abi.SLOPE_SINK)  # a sink is one more
+    softmax = costs.softmax_cycles(machine, rows, heads, scores, slopes, command.cap != 0)
     kv = timing.board.kv
     each = 2 * command.kv_heads
     blocks = each * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS

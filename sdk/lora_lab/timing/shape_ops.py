@@ -352,7 +352,8 @@ class _Builder:
         machine, config, heads = self.machine, self.config, self.heads
         step = windowed(self.step, attend.window)
         more = attend.slopes, bool(attend.cap)
-        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, *more)
+        scores = step.visible + step.rows * bool(attend.sinks)  # a sink is one more
+        softmax = costs.softmax_cycles(machine, step.rows, heads, scores, *more)
         products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
         cycles, vector = costs.attention_parts(
             machine, config.head_dim, heads, step.rows, products, softmax
@@ -435,6 +436,7 @@ class _Builder:
 
     def activate(self, activate: Activate) -> None:
         op = abi.VEC_SWIGLU if activate.gated else abi.VEC_GELU_TANH
+        op = abi.VEC_SWIGLU_CLAMPED if activate.limit else op
         columns = width(self.config, activate.target.axes[0]) / self.boards
         self._by_columns(f"activation {activate.kind}", op, columns)
 

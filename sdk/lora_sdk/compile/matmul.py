@@ -242,9 +242,11 @@ def _experts(part: Lowering, after: Event | None, matmul: ExpertMatmul, source: 
     placed = part.board.matrices[matmul.name]
     spec, fields = placed.spec, {}
     flags = part.flags(matmul) | (abi.FLAG_COMBINE if matmul.combine else 0)
-    if spec.scales is not None:
-        table = part.board.tables[spec.scales]
+    if spec.table is not None:
+        table = part.board.tables[spec.table]
         fields = {"scale_bank": table.bank, "scale_line": table.line}
+    if spec.bias is not None:
+        flags |= abi.FLAG_EXPERT_BIAS
     if spec.format.dynamic:
         flags |= abi.FLAG_ROW_SCALES
     return part.builder.emit(

@@ -263,6 +263,7 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         window=attend.window,
         cap=float_bits(attend.cap),
         **(_slopes(part) if attend.slopes else {}),
+        **(_sinks(part, attend.sinks) if attend.sinks else {}),
     )
 
 
@@ -305,6 +306,16 @@ def _slopes(part: Lowering) -> dict[str, int]:
     }
 
 
+def _sinks(part: Lowering, name: str) -> dict[str, int]:
+    """The same of a layer's sinks."""
+    table = part.board.tables[name]
+    return {
+        "slope_kind": abi.SLOPE_SINK,
+        "slope_bank": table.bank,
+        "slope_line": table.line,
+    }
+
+
 def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Event | None:
     columns, source = part.columns(activate.target), part.own(activate.source)
     if not columns:
@@ -312,6 +323,9 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
     fields = {**part.address("x", source), **part.address("y", part.own(activate.target))}
     if activate.gated:
         op = GATED[activate.kind]
+        if activate.limit:
+            op = abi.VEC_SWIGLU_CLAMPED
+            fields |= {"scalar": float_bits(activate.limit), "extra": float_bits(activate.alpha)}
         half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
         fields |= part.address("z", half)
         fields["scalar"] = 0 if activate.scale == 1 else float_bits(activate.scale)

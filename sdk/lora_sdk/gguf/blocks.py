@@ -64,6 +64,11 @@ def tensor_type(number: int, where: str) -> TensorType:
     return found
 
 
+def named_type(name: str) -> TensorType:
+    """The type of this name, whose numbers are read."""
+    return next(kind for kind in _TYPES.values() if kind.name == name)
+
+
 def check_readable(kind: TensorType, where: str) -> None:
     """ModelError: a type whose numbers are not read, by its name."""
     if kind not in _TYPES.values():

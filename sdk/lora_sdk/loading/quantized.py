@@ -14,7 +14,7 @@ from lora_host.placing import PackPart
 from lora_sdk.loading.packing import pack_rows, pack_scales
 from lora_sdk.model.quantization import MatrixFormat, check_scale
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement
-from lora_sdk.plan.tensors import Part
+from lora_sdk.plan.tensors import FP16_BYTES, Part, padded
 
 Bytes = npt.NDArray[np.uint8]
 Scales = npt.NDArray[np.float32]
@@ -54,8 +54,17 @@ def scale_table(weights: QuantizedWeights, placed: MatrixPlacement) -> Bytes:
     scales = joined([_scales(weights, part, placed.spec.format) for part in parts])
     if not placed.spec.bias:
         return pack_scales(scales, None)
-    bias = [weights.vector(f"{part.tensor}.bias")[part.start : part.stop] for part in parts]
-    return pack_scales(scales, joined(bias))
+    return pack_scales(scales, _bias(weights, parts))
+
+
+def bias_row(weights: QuantizedWeights, placed: MatrixPlacement) -> Bytes:
+    """The FP16 bias of all columns, in whole lines."""
+    bias = _bias(weights, [part for part in placed.parts if part.width])
+    return pack_rows(bias[None], padded(FP16_BYTES * len(bias))).reshape(-1)
+
+
+def _bias(weights: QuantizedWeights, parts: list[Part]) -> npt.NDArray[Any]:
+    return joined([weights.vector(f"{p.tensor}.bias")[p.start : p.stop] for p in parts])
 
 
 def _scales(weights: QuantizedWeights, part: Part, form: MatrixFormat) -> Scales:

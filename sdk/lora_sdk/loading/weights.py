@@ -21,6 +21,7 @@ from lora_sdk.loading.packing import pack_rows
 from lora_sdk.loading.quantized import (
     QuantizedWeights,
     ReadPart,
+    bias_row,
     joined,
     order_table,
     scale_table,
@@ -112,6 +113,8 @@ class Loader:
                     self._write_load(partial(self._load_wide, board, table))
                 if table.spec.kind == "recurrence":
                     self._write_load(partial(self._load_recurrence, board, table))
+                if table.spec.kind == "sinks":
+                    self._write_load(partial(self._load_sinks, board, table))
             if "slopes" in board.tables:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
@@ -191,6 +194,9 @@ class Loader:
         if spec.scales is not None:
             raw = joined([scale_table(self._weights, one) for one in matrix.of_experts])
             written.append(self._write(board, board.tables[spec.scales], raw))
+        elif spec.experts and spec.bias is not None:
+            raw = joined([bias_row(self._weights, one) for one in matrix.of_experts])
+            written.append(self._write(board, board.tables[spec.bias], raw))
         if spec.permutation is not None:
             table = board.tables[spec.permutation]
             raw = order_table(self._weights, matrix, table)
@@ -344,6 +350,14 @@ class Loader:
         heads = board.share.q_heads
         rows = slope_table(self._plan.config)[heads.start : heads.stop].reshape(1, -1)
         raw = pack_rows(rows, placed.spec.row_bytes).reshape(-1)
+        return [self._write(board, placed, raw)]
+
+    def _load_sinks(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
+        """Writes the sinks of the board's query heads as records of slopes."""
+        heads = board.share.q_heads
+        rows = np.zeros((len(heads), 2), np.float32)
+        rows[:, 0] = self._weights.vector(placed.spec.name)[heads.start : heads.stop]
+        raw = pack_rows(rows.reshape(1, -1), placed.spec.row_bytes).reshape(-1)
         return [self._write(board, placed, raw)]
 
     def _load_recurrence(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:

@@ -325,6 +325,7 @@ class _Description:
             window=config.window(layer),
             slopes=config.alibi is not None,
             cap=config.score_cap,
+            sinks=f"{lead}.sinks" if config.sinks else "",
         )
         if config.output_gate:
             yield GateHeads(layer=layer, source=qkv, target=ATTENTION)
@@ -363,7 +364,7 @@ class _Description:
         axes = self.router.axes
         names = (f"{lead}.router", f"{lead}.shared_gate")
         outputs = tuple(Output(name, axis) for name, axis in zip(names, axes, strict=False))
-        yield self._matmul(f"{lead}.router", INPUT, self.router, outputs, False, layer)
+        yield self._matmul(f"{lead}.router", INPUT, self.router, outputs, experts.biased, layer)
         yield Route(
             layer=layer,
             source=self.router,
@@ -375,7 +376,7 @@ class _Description:
         )
         fields: dict[str, Any] = {
             "layer": layer,
-            "bias": False,
+            "bias": experts.biased,
             "experts": experts.count,
             "chosen": experts.chosen,
             "chosen_from": CHOSEN,
@@ -391,8 +392,9 @@ class _Description:
             **fields,
         )
         yield Activate(
-            layer=layer, source=EXPERT_UP, target=EXPERT_FFN, kind=config.activation, gated=True
-        )
+            layer=layer, source=EXPERT_UP, target=EXPERT_FFN, kind=config.activation, gated=True,
+            limit=experts.limit, alpha=experts.alpha,
+        )  # fmt: skip
         yield ExpertMatmul(
             name=f"{lead}.expert_down",
             source=EXPERT_FFN,

@@ -32,8 +32,8 @@ def check_recurrent(config: ModelConfig, recurrent: RecurrentConfig) -> None:
 
 
 def check_experts(config: ModelConfig) -> None:
-    """Experts are gated by SiLU, without biases, in layers one after the other. Routers are
-    FP16, and no expert has its inputs in an order of its own."""
+    """Experts are gated by SiLU, in layers one after the other. Routers are FP16, and no expert has
+    its inputs in an order of its own."""
     if config.experts is None:
         return
     plain = config.gated and not config.mlp_bias and config.residual == "sequential"

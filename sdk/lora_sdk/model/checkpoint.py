@@ -226,8 +226,12 @@ class Checkpoint:
     def _stored(self, source: Source) -> Stored:
         raw, kind, label = self._entries.raw(source)
         axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
-        order = None if source.order is None else source.outputs
-        return Stored(label, raw, kind, axes, source.first, source.count, order)
+        order, first = None if source.order is None else source.outputs, source.first
+        if source.layout == "io" and raw.ndim > 2:  # one of several
+            before = source.number * source.file_shape[-1]
+            raw, first = raw[source.number], first - before
+            order = None if order is None else order - before
+        return Stored(label, raw, kind, axes, first, source.count, order)
 
     def _part(self, source: Source, start: int, stop: int) -> tuple[NDArray[Any], str, str]:
         """Outputs start..stop-1 of a matrix or vector as the file has them, its type and name."""

@@ -34,7 +34,7 @@ INTEGER_TYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
 }
 FLOAT8 = "F8_E4M3"
-QUANTIZED_TYPES = INTEGER_TYPES | {FLOAT8: np.dtype("u1")}
+QUANTIZED_TYPES = INTEGER_TYPES | {FLOAT8: np.dtype("u1"), "U8": np.dtype("u1")}
 """Types that quantized tensors are stored in."""
 
 _ARRAY_TYPES = RAW_TYPES | QUANTIZED_TYPES

@@ -41,12 +41,15 @@ class Entries:
         return HEAD if embeds and missing and self.config.tied else name
 
     def raw(self, source: Source) -> tuple[Elements, str, str]:
-        """The whole tensor of the file, of several matrices as one, its type and its name."""
+        """The whole tensor of the file, of several [output, input] or vectors as one, its type and
+        its name."""
         name = self.name(source)
         container, entry = self.tensors[name]
         found = container.array(entry)
         if source.layout == "oi" and isinstance(found, np.ndarray):
             found = found.reshape(-1, entry.shape[-1])
+        if len(entry.shape) > 1 and source.layout == "vector" and isinstance(found, np.ndarray):
+            found = found.reshape(-1)
         return found, entry.kind, name
 
     def check(self, plain: Mapping[str, Source], used: set[str], ignored: re.Pattern[str]) -> None:

@@ -29,6 +29,9 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ("experts", lambda c: c.experts is not None),
     ("sigmoid routing", lambda c: c.experts is not None and c.experts.sigmoid is not None),
     ("a shared expert", lambda c: c.experts is not None and c.experts.shared > 0),
+    ("biases of experts", lambda c: c.experts is not None and c.experts.biased),
+    ("clamped SwiGLU", lambda c: c.experts is not None and c.experts.limit > 0),
+    ("attention sinks", lambda c: c.sinks),
     ("short convolutions", lambda c: c.recurrent is not None and c.recurrent.kind == "short_conv"),
     (
         "gated delta rules",

@@ -27,6 +27,7 @@ LAYER_NAMES: Mapping[str, str] = {
     "k_norm": "attn_k_norm",
     "attn_post_norm": "post_attention_norm",
     "mlp_post_norm": "post_ffw_norm",
+    "sinks": "attn_sinks",
 }
 NAMES: Mapping[str, str] = {
     "embed.token": "token_embd",
@@ -70,7 +71,7 @@ class Architecture:
     whole numbers; none: there are no such files. `one_plus`: norms are stored as 1 + w. `period`:
     one layer in so many has no window, 0 for families without such layers. `fused`: tensors that
     hold several parts. `two_norms`: names of the norms of a parallel residual with two, where they
-    differ."""
+    differ. `names`: other parts that have names of their own."""
 
     model_type: str
     eps: tuple[str, str]
@@ -86,6 +87,7 @@ class Architecture:
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     two_norms: Mapping[str, str] = field(default_factory=dict)
     experts: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def _falcon(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
@@ -133,6 +135,13 @@ def _renormalized(always: bool) -> Callable[..., Mapping[str, Any]]:
     return derived
 
 
+def _oss(values: Mapping[str, Any], tensors: Container[str]) -> Mapping[str, Any]:
+    """No key says that YaRN's ramp has the ends that are computed; the models are trained so."""
+    scaling = values.get("rope_scaling", {"rope_type": "default"})
+    more = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
+    return {"rope_scaling": {**scaling, **more}}
+
+
 _EXPERTS = {"expert_count": "num_experts", "expert_used_count": "num_experts_per_tok"}
 _EXPERT_FFN = {**_EXPERTS, "expert_feed_forward_length": "moe_intermediate_size"}
 SHARED_FFN = "expert_shared_feed_forward_length"
@@ -176,6 +185,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "olmoe": Architecture(
         model_type="olmoe", eps=_RMS, present={"attention_bias": _Q_BIAS}, more=_NORM,
         experts=_EXPERTS, derived=_renormalized(False),
+    ),
+    "gpt-oss": Architecture(
+        model_type="gpt_oss", eps=_RMS, present={"attention_bias": _Q_BIAS}, window=True, period=2,
+        experts={**_EXPERTS, "expert_feed_forward_length": "intermediate_size"}, derived=_oss,
+        names={"mlp_norm": "post_attention_norm"},
     ),
     "smollm3": Architecture(model_type="smollm3", eps=_RMS, present=_BIASES, pairs=True),
     "qwen2": Architecture(model_type="qwen2", eps=_RMS),

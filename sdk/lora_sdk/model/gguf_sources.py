@@ -26,13 +26,20 @@ def gguf_sources(
 
 
 def _of_experts(config: ModelConfig, name: str, own: Source) -> Source | None:
-    """A router, a shared expert's gate or matrix, or one of the matrices of all experts of a layer,
-    which lie in one tensor; None for others."""
+    """A router, a shared expert's gate or matrix, or one of the matrices or biases of all experts
+    of a layer, which lie in one tensor; None for others."""
     count, k = own.count, own.shape[0]
     match name.split("."):
         case ["layer", layer, "router" | "shared_gate" as part]:
             tensor = "ffn_gate_inp" if part == "router" else "ffn_gate_inp_shexp"
             return Source(f"blk.{layer}.{tensor}.weight", "oi", (count, k), 0, count,
+                          prefixed=False)  # fmt: skip
+        case ["layer", layer, "router", "bias"]:
+            return Source(f"blk.{layer}.ffn_gate_inp.bias", "vector", (count,), 0, count,
+                          prefixed=False)  # fmt: skip
+        case ["layer", layer, "expert", number, part, "bias"] if config.experts is not None:
+            return Source(f"blk.{layer}.ffn_{part}_exps.bias", "vector",
+                          (config.experts.count, count), int(number) * count, count,
                           prefixed=False)  # fmt: skip
         case ["layer", layer, "shared", part]:
             return Source(f"blk.{layer}.ffn_{part}_shexp.weight", "oi", (count, k), 0, count,
@@ -81,7 +88,7 @@ class _Place:
         for tensor, parts in self._row.fused.items():
             if self._part in parts:
                 return tensor, parts
-        names = dict(LAYER_NAMES)
+        names = {**LAYER_NAMES, **self._row.names}
         if self._config.residual == "parallel_two_norms":
             names |= self._row.two_norms
         return names[self._part], (self._part,)

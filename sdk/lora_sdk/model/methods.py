@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lora_host.errors import ModelError
-from lora_sdk.model import compressed_tensors, gptq, smoothquant_opt
+from lora_sdk.model import compressed_tensors, gptq, mxfp4, smoothquant_opt
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.float8_matrix import Float8Matrix
 from lora_sdk.model.gptq_matrix import GptqMatrix
+from lora_sdk.model.mxfp4 import Mxfp4Matrix
 from lora_sdk.model.packed_weights import CompressedMatrix
 from lora_sdk.model.quantization import AttentionScales, MatrixFormat, Quantization
 from lora_sdk.model.quantized import QuantizedMatrix, ReorderedMatrix, TensorFiles
@@ -158,9 +159,20 @@ def _open_compressed(values: Values, where: str, files: TensorFiles, modules: Mo
     return make
 
 
+def _read_mxfp4(
+    values: Values, where: str, modules: Modules, ks: Mapping[str, int]
+) -> Quantization:
+    return mxfp4.quantization(values, where, modules)
+
+
+def _open_mxfp4(values: Values, where: str, files: TensorFiles, modules: Modules) -> Maker:
+    return lambda name, module, source, form: Mxfp4Matrix(files, module, source, form)
+
+
 _METHODS = {
     compressed_tensors.METHOD: Method(_read_compressed, _open_compressed),
     **dict.fromkeys(gptq.METHODS, Method(_read_packed, _open_packed)),
+    mxfp4.METHOD: Method(_read_mxfp4, _open_mxfp4),
 }
 
 
@@ -198,5 +210,6 @@ def _modules(sources: Mapping[str, Source], prefix: str) -> dict[str, Module]:
     for name, source in _matrices(sources).items():
         own = source.tensor.removesuffix(".weight")
         names = (prefix + own, own) if source.prefixed else (own,)
-        found[name] = Module(names, "Conv1D" if source.layout == "io" else "Linear")
+        conv = source.layout == "io" and len(source.file_shape) == 2  # GPT-2's
+        found[name] = Module(names, "Conv1D" if conv else "Linear")
     return found

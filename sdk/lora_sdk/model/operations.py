@@ -221,13 +221,15 @@ class StoreKv(Operation):
 class Attend(Operation):
     """target = attention of source's q over the layer's KV cache. `window`: the positions that a
     row sees, itself included, 0 for all. `slopes`: each head's scores get a bias by position.
-    `cap`: soft bound of the scores, 0 for none."""
+    `cap`: soft bound of the scores, 0 for none. `sinks`: the checkpoint's vector [heads] of logits
+    that weigh no position, "" without."""
 
     source: Buffer
     target: Buffer
     window: int = 0
     slopes: bool = False
     cap: float = 0.0
+    sinks: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,13 +276,15 @@ class NormGroups(Operation):
 @dataclass(frozen=True, kw_only=True)
 class Activate(Operation):
     """target = activation of source; if `gated`, that of its first half, times `scale`, times its
-    second half."""
+    second half, or where `limit` is not 0 the clamped SwiGLU of both, with `alpha`."""
 
     source: Buffer
     target: Buffer
     kind: Activation
     gated: bool
     scale: float = 1.0
+    limit: float = 0.0
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

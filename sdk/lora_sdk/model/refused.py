@@ -74,7 +74,6 @@ _MISSING = {
     "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",
     "gpt_neo": "unscaled attention with local layers",
-    "gpt_oss": "a mixture of experts and attention sinks",
     "idefics3": "image inputs",
     "jamba": "state-space layers and a mixture of experts",
     "llama4": "image inputs and a mixture of experts",

@@ -17,10 +17,10 @@ Layout = Literal["io", "oi", "vector", "table"]
 @dataclass(frozen=True)
 class Source:
     """`tensor` is the file's name, without the model's prefix where it has that (`prefixed`),
-    `file_shape` its whole shape; of several [output, input] one behind the other the outputs are
-    numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of it, or, of a
-    matrix or vector, the outputs that `order` names, in that order. A vector that is `wide` is FP32
-    on boards, too."""
+    `file_shape` its whole shape; of several matrices or vectors one behind the other the outputs
+    are numbered through. The canonical tensor is outputs `first` .. `first + count - 1` of it, or,
+    of a matrix or vector, the outputs that `order` names, in that order. A vector that is `wide` is
+    FP32 on boards, too."""
 
     tensor: str
     layout: Layout
@@ -47,7 +47,14 @@ class Source:
         """Outputs of the whole tensor of the file."""
         if self.layout == "oi":
             return prod(self.file_shape[:-1])
-        return self.file_shape[0 if self.layout == "vector" else 1]
+        if self.layout == "vector":
+            return prod(self.file_shape)
+        return prod(self.file_shape[:-2]) * self.file_shape[-1]
+
+    @property
+    def number(self) -> int:
+        """Which of several [input, output] one behind the other it lies in."""
+        return self.first // self.file_shape[-1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,7 +63,7 @@ class Source:
             return (self.count,)
         if self.layout == "table":
             return self.file_shape
-        inputs = self.file_shape[0] if self.layout == "io" else self.file_shape[-1]
+        inputs = self.file_shape[-2 if self.layout == "io" else -1]
         return (inputs, self.count)
 
 

@@ -67,7 +67,8 @@ class ExpertConfig:
     `ffn`, of which each row takes `chosen`. Their weights add up to 1 where `renormalize`, else
     those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an
     expert that every row takes in addition, 0 without one; `shared_gate`: its output is multiplied
-    by a sigmoid."""
+    by a sigmoid. `biased`: the router and all matrices have biases. `limit`: of a clamped SwiGLU,
+    with `alpha`, 0 for the plain one."""
 
     count: int
     chosen: int
@@ -77,6 +78,9 @@ class ExpertConfig:
     shared: int = 0
     shared_gate: bool = False
     sigmoid: SigmoidRouting | None = None
+    biased: bool = False
+    limit: float = 0.0
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,10 +145,11 @@ class ModelConfig:
     last the files may have, which are not read (of multi-token prediction). `experts`: the layers
     that have some, and which; `ffn` is the other layers' inner size. `recurrent`: the layers that
     have no attention, and what they have. `output_gate`: attention's output is multiplied by a
-    sigmoid, of a gate beside q. `gate_scale`: a gated MLP's gate is multiplied by it before its
-    activation. `mixer_scales`: factors of the outputs of attention, recurrence and MLP beside
-    `branch_scale`. `without_mixer`: layers of an MLP alone, `without_mlp`: of attention or a
-    recurrence alone. `quantization` is None if everything is FP16.
+    sigmoid, of a gate beside q. `sinks`: the softmax of each head has one more logit, which weighs
+    no position. `gate_scale`: a gated MLP's gate is multiplied by it before its activation.
+    `mixer_scales`: factors of the outputs of attention, recurrence and MLP beside `branch_scale`.
+    `without_mixer`: layers of an MLP alone, `without_mlp`: of attention or a recurrence alone.
+    `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -200,6 +205,7 @@ class ModelConfig:
     mixer_scales: tuple[float, float, float] = (1.0, 1.0, 1.0)
     without_mixer: frozenset[int] = frozenset()
     without_mlp: frozenset[int] = frozenset()
+    sinks: bool = False
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None

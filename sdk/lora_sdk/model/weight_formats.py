@@ -249,6 +249,7 @@ def _gguf(name: str, bits: int, weights: int, size: int, *types: str) -> WeightF
 
 
 GGUF_FORMATS = (  # the smallest first
+    _gguf("mxfp4", 4, 32, 17, "MXFP4"),
     _gguf("q4_0", 4, 32, 18, "Q4_0"),
     _gguf("iq4_nl", 4, 32, 18, "IQ4_NL"),
     _gguf("q4_k", 4, 256, 144, "Q4_K"),

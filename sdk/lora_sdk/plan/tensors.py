@@ -104,13 +104,15 @@ class MatrixSpec:
 @dataclass(frozen=True)
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
-    slopes, columns' scales (followed by FP16 biases if `bias`; of experts a row each, with the
-    first one's `parts`), the order of a matrix's inputs, a vector in FP32 (`wide`)."""
+    slopes, sinks, columns' scales (followed by FP16 biases if `bias`; of experts a row each, with
+    the first one's `parts`), experts' biases alone (likewise), the order of a matrix's inputs, a
+    vector in FP32 (`wide`)."""
 
     name: str
     kind: Literal[
-        "bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "wide", "recurrence"
-    ]
+        "bias", "norm", "embedding", "rope", "slopes", "scales", "permutation", "wide",
+        "recurrence", "sinks", "expert_bias",
+    ]  # fmt: skip
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
@@ -134,7 +136,7 @@ class TableSpec:
     @property
     def computed(self) -> bool:
         """Whether loading computes it; otherwise it is a copy of one tensor in FP16."""
-        return self.kind in ("rope", "slopes", "scales", "permutation", "wide", "recurrence")
+        return self.kind not in ("bias", "norm", "embedding")
 
 
 def padded(count: int) -> int:
@@ -232,6 +234,10 @@ def _attend(at: _Context, attend: ops.Attend) -> Iterator[TableSpec]:
         heads = at.share.q_heads
         own = (Part("slopes", 2 * heads.start, 2 * heads.stop),)
         yield TableSpec("slopes", "slopes", 1, own, FP32_BYTES)
+    if attend.sinks:  # likewise: a sink, and nothing
+        heads = at.share.q_heads
+        own = (Part(attend.sinks, 2 * heads.start, 2 * heads.stop),)
+        yield TableSpec(attend.sinks, "sinks", 1, own, FP32_BYTES)
 
 
 def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
@@ -242,6 +248,8 @@ def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
     if spec.scales is not None:
         bias, parts = spec.bias is not None, spec.of_expert(0).parts
         yield TableSpec(spec.scales, "scales", spec.matrices, parts, FP32_BYTES, bias)
+    elif spec.bias is not None and spec.experts:
+        yield TableSpec(spec.bias, "expert_bias", spec.experts, spec.of_expert(0).parts)
     elif spec.bias is not None:
         parts = tuple(Part(f"{p.tensor}.bias", p.start, p.stop) for p in spec.parts)
         yield TableSpec(spec.bias, "bias", 1, parts)
@@ -340,7 +348,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ),
 }  # fmt: skip
 PLACED = {"embedding": 0, "rope": 1, "slopes": 1, "bias": 2, "scales": 2, "permutation": 2,
-          "norm": 3, "wide": 3, "recurrence": 3}  # fmt: skip
+          "norm": 3, "wide": 3, "recurrence": 3, "sinks": 1, "expert_bias": 2}  # fmt: skip
 """The order of kinds in the banks."""
 
 

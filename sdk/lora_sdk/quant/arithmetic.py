@@ -19,7 +19,7 @@ from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import Activation, ModelConfig, SigmoidRouting
 
 F32 = NDArray[np.float32]
-Soft = Callable[[F32, F32], F32]
+Soft = Callable[[F32, F32, np.float32 | None], F32]
 ATTENTION_ROWS = 256  # bounds the memory of scores
 
 
@@ -75,6 +75,13 @@ def gate(g: F32, u: F32, kind: Activation = "silu") -> F32:
     return (silu(g) if kind == "silu" else gelu(g, kind.removeprefix("gelu_"))) * u
 
 
+def clamped(g: F32, u: F32, limit: float, alpha: float) -> F32:
+    """The clamped SwiGLU."""
+    g, u = np.minimum(g, np.float32(limit)), np.clip(u, np.float32(-limit), np.float32(limit))
+    y: F32 = g / (np.float32(1) + np.exp(-(g * np.float32(alpha)))) * (u + np.float32(1))
+    return y
+
+
 def rotate(x: F32, table: F32) -> F32:
     """RoPE of heads x [heads, T, head_dim] at positions 0..T-1; `table` is rope_table's."""
     half = x.shape[2] // 2
@@ -93,12 +100,13 @@ def attention(
     bias: F32 | None = None,
     window: int = 0,
     cap: float = 0,
+    sinks: F32 | None = None,
 ) -> F32:
     """Causal attention of q [heads, T, head_dim] over k and v [kv_heads, T, head_dim], some rows
     of a head at a time. `soft` computes the weighted sum of v from scores [rows, positions].
     `bias` [heads, T] is added to them by position: ALiBi's, which moves all scores of a row alike
     where it is taken from another row. Rows see `window` positions, 0 for all. `cap` bounds the
-    scores softly, 0: not."""
+    scores softly, 0: not. `sinks` [heads]: logits that weigh no position."""
     sharing, count = len(q) // len(k), q.shape[1]
     y = np.empty((len(q), count, v.shape[2]), np.float32)
     for head_index, start in product(range(len(q)), range(0, count, ATTENTION_ROWS)):
@@ -110,7 +118,8 @@ def attention(
             s = s + bias[head_index, :stop]
         row, position = np.ogrid[start:stop, :stop]
         s[(position > row) | ((position <= row - window) if window else False)] = -np.inf
-        y[head_index, start:stop] = soft(s, v[head_index // sharing, :stop])
+        sink = None if sinks is None else sinks[head_index]
+        y[head_index, start:stop] = soft(s, v[head_index // sharing, :stop], sink)
     return y
 
 
@@ -119,11 +128,18 @@ def head_bias(config: ModelConfig, positions: int) -> F32 | None:
     return None if config.alibi is None else score_bias(config, positions)
 
 
-def softmax_times(s: F32, v: F32) -> F32:
-    """softmax(s) @ v: scores [rows, positions], -inf where masked, and v [positions, n]."""
-    e = np.exp(s - s.max(axis=1, keepdims=True))
-    weighted: F32 = (e @ v) / e.sum(axis=1, keepdims=True)
+def softmax_times(s: F32, v: F32, sink: np.float32 | None = None) -> F32:
+    """softmax(s) @ v: scores [rows, positions], -inf where masked, and v [positions, n]. `sink`:
+    one more logit, without a v."""
+    top = s.max(axis=1, keepdims=True)
+    e = np.exp(s - top)
+    weighted: F32 = (e @ v) / (e.sum(axis=1, keepdims=True) + sink_weight(sink, top))
     return weighted
+
+
+def sink_weight(sink: np.float32 | None, top: F32) -> F32:
+    """What a sink adds to the sum of weights whose scores are at most `top` [rows, 1]."""
+    return np.zeros_like(top) if sink is None else np.exp(sink - top)
 
 
 def rows_of(heads: F32) -> F32:
@@ -209,7 +225,9 @@ class _Pass:
     def activate(self, op: ops.Activate) -> None:
         if op.gated:
             g, u = self.rows[op.source.name]
-            self.keep(op.target, gate(g * np.float32(op.scale), u, op.kind))
+            g = g * np.float32(op.scale)
+            y = clamped(g, u, op.limit, op.alpha) if op.limit else gate(g, u, op.kind)
+            self.keep(op.target, y)
         else:
             self.keep(op.target, activate(self.read(op.source), self.config))
 

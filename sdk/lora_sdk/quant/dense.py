@@ -8,7 +8,7 @@ import numpy as np
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat, routes
-from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
+from lora_sdk.quant.arithmetic import F32, attention, head_bias, sink_weight, softmax_times
 
 LIMIT = np.float32(127)
 
@@ -96,16 +96,19 @@ class DenseOperations:
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Attention with the KV cache format of the configuration."""
         scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
-        window = self.config.window(layer)
+        window, sinks = self.config.window(layer), self.vector(f"layer.{layer}.sinks")
         found = self.config.quantization
         cached = kv_format(found.kv if found is not None and self.rounded else "fp16")
         if cached.static:
             scales = self.checkpoint.attention_scales(layer)
             cap = self.config.score_cap
-            return integer_attention(q, k, v, scale, scales, bias=bias, window=window, cap=cap)
+            return integer_attention(
+                q, k, v, scale, scales, bias=bias, window=window, cap=cap, sinks=sinks
+            )
         if cached.by_head:
             k, v = by_head(k), by_head(v)
-        return attention(q, k, v, scale, softmax_times, bias, window, self.config.score_cap)
+        cap = self.config.score_cap
+        return attention(q, k, v, scale, softmax_times, bias, window, cap, sinks)
 
     def store(self, x: F32) -> F32:
         """FP16 if rounded."""
@@ -138,26 +141,30 @@ def integer_attention(
     bias: F32 | None = None,
     window: int = 0,
     cap: float = 0,
+    sinks: F32 | None = None,
 ) -> F32:
-    """INT8 attention [heads, T, head_dim], `bias`, `window` and `cap` as `attention` has them:
+    """INT8 attention [heads, T, head_dim], the last four as `attention` has them:
     weights rint(127*exp(s - m)) divided by their sum. Or, with `normalized`, SmoothQuant's form:
     probabilities in units of 1/127."""
     factor = np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
 
-    def by_sum(s: F32, values: F32) -> F32:
-        e8 = np.rint(LIMIT * np.exp(s - s.max(axis=1, keepdims=True)))
-        weighted: F32 = (e8 @ values) / e8.sum(axis=1, keepdims=True) * scales.v
+    def by_sum(s: F32, values: F32, sink: np.float32 | None) -> F32:
+        top = s.max(axis=1, keepdims=True)
+        e8 = np.rint(LIMIT * np.exp(s - top))
+        total = e8.sum(axis=1, keepdims=True) + LIMIT * sink_weight(sink, top)
+        weighted: F32 = (e8 @ values) / total * scales.v
         return weighted
 
-    def by_probability(s: F32, values: F32) -> F32:
-        e = np.exp(s - s.max(axis=1, keepdims=True))
-        e8 = np.rint(LIMIT * (e / e.sum(axis=1, keepdims=True)))
+    def by_probability(s: F32, values: F32, sink: np.float32 | None) -> F32:
+        top = s.max(axis=1, keepdims=True)
+        e = np.exp(s - top)
+        e8 = np.rint(LIMIT * (e / (e.sum(axis=1, keepdims=True) + sink_weight(sink, top))))
         weighted: F32 = (e8 @ values) * np.float32(scales.v / LIMIT)
         return weighted
 
     integers = round_to(q, scales.q), round_to(k, scales.k), round_to(v, scales.v)
     soft = by_probability if normalized else by_sum
-    return attention(*integers, factor, soft, bias, window, cap)
+    return attention(*integers, factor, soft, bias, window, cap, sinks)
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:

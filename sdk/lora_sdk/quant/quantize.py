@@ -22,7 +22,14 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.held_out import Streams, finish
 from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
-from lora_sdk.quant.layer import Parameters, Weights, file_modules, full_name, read_parameters
+from lora_sdk.quant.layer import (
+    FileModule,
+    Parameters,
+    Weights,
+    file_modules,
+    full_name,
+    read_parameters,
+)
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
@@ -182,7 +189,9 @@ def _layer_tensors(
 ) -> Tensors:
     """The file's tensors of a layer: integers, scales of inputs and attention, vectors."""
     found: Tensors = {}
+    sources = family_of(config).sources(config)
     for module in file_modules(config, lead):
+        found |= _bias(config, module, parameters)
         if routes(module.parts[0]):
             tensor = f"{module.name}.weight"
             found[tensor] = half(tensor, parameters.matrices[module.parts[0]].T)
@@ -191,11 +200,6 @@ def _layer_tensors(
         scale = result.inputs.get(module.parts[0])
         if scale is not None:
             found[f"{module.name}.input_scale"] = np.array([scale], np.float32)
-        bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
-        if bias[0] is not None:
-            joined = np.concatenate([b for b in bias if b is not None])[module.order]
-            found[f"{module.name}.bias"] = half(f"{module.name}.bias", joined)
-    sources = family_of(config).sources(config)
     for name, vector in parameters.vectors.items():
         if not name.endswith(".bias"):
             source, own = sources[name], np.empty_like(vector)
@@ -208,6 +212,17 @@ def _layer_tensors(
             value = getattr(result.attention, part)
             found[f"{query}.{part}_scale"] = np.array([value], np.float32)
     return found
+
+
+def _bias(config: ModelConfig, module: FileModule, parameters: Parameters) -> Tensors:
+    """The file's bias of a module's rows; {} without one."""
+    bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
+    if bias[0] is None:
+        return {}
+    source = family_of(config).sources(config)[f"{module.parts[0]}.bias"]
+    joined = np.concatenate([b for b in bias if b is not None])[module.order]
+    tensor = full_name(config, source)
+    return {tensor: half(tensor, joined.reshape(source.file_shape))}
 
 
 def _outside(checkpoint: Weights) -> Tensors:

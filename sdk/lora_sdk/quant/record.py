@@ -102,7 +102,8 @@ class RecordingOperations:
         self._attention.append((q[:, :: self._every], k[:, :: self._every], v[:, :: self._every]))
         scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
         window, cap = self.config.window(layer), self.config.score_cap
-        return attention(q, k, v, scale, softmax_times, bias, window, cap)
+        sinks = self.vector(f"layer.{layer}.sinks")
+        return attention(q, k, v, scale, softmax_times, bias, window, cap, sinks)
 
     def store(self, x: F32) -> F32:
         """Unchanged."""

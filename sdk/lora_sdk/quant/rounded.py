@@ -54,13 +54,14 @@ class RoundedOperations:
         """Attention over K and V as the cache holds them."""
         scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
         window, cap = self.config.window(layer), self.config.score_cap
+        sinks = self.vector(f"layer.{layer}.sinks")
         if self._scales is not None:
             return integer_attention(
-                q, k, v, scale, self._scales, bias=bias, window=window, cap=cap
+                q, k, v, scale, self._scales, bias=bias, window=window, cap=cap, sinks=sinks
             )
         if self._kv.by_head:
             k, v = by_head(k), by_head(v)
-        return attention(q, k, v, scale, softmax_times, bias, window, cap)
+        return attention(q, k, v, scale, softmax_times, bias, window, cap, sinks)
 
     def store(self, x: F32) -> F32:
         """Unchanged: FP16's steps are far finer than those of the integers."""
