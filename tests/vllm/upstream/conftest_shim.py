@@ -15,6 +15,11 @@ class LocalAssetServer:
 
 
 @pytest.fixture(scope="session")
+def local_asset_server() -> LocalAssetServer:
+    return LocalAssetServer()
+
+
+@pytest.fixture(scope="session")
 def qwen3_lora_files() -> str:
     return os.environ["UPSTREAM_ADAPTER"]
 

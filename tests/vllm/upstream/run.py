@@ -60,7 +60,9 @@ def unpack(source: Path, folder: Path, files: Sequence[str]) -> None:
 def adapted(text: str) -> str:
     """The demo model and its adapter in place of those that vLLM's tests download."""
     model = str(demo_model_path())
-    text = re.sub(r'^MODEL_NAME = ".*"$', f"MODEL_NAME = {model!r}", text, flags=re.MULTILINE)
+    named = re.search(r'^MODEL_NAME = (".*")$', text, re.MULTILINE)
+    if named is not None:
+        text = text.replace(named[1], repr(model))
     text = re.sub(r'^    "text": ".*",$', f'    "text": {model!r},', text, flags=re.MULTILINE)
     text = re.sub(r'^    "multimodal": ".*",\n', "", text, flags=re.MULTILINE)
     return re.sub(

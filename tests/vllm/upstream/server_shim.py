@@ -29,6 +29,7 @@ class RemoteOpenAIServer:
         """`more`: what else vLLM's class knows, of which the chosen files use the environment."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.host, self.port = "127.0.0.1", int(listening.getsockname()[1])
+        self.show_hidden_metrics = any("show-hidden-metrics" in word for word in words)
         kept, skip = [], False
         for word in words:
             if not skip and word not in OTHERS:
