@@ -35,7 +35,7 @@ class Way:
     faults: bool = False
 
 
-WAYS = (Way(1, pages=9), Way(2, faults=True), Way(4, tree=TreeShape.by_width((2, 2, 1))),
+WAYS = (Way(1, pages=8), Way(2, faults=True), Way(4, tree=TreeShape.by_width((2, 2, 1))),
         Way(1, pages=10, tree=TreeShape.chain(5), itself=True))  # fmt: skip
 
 
