@@ -1,5 +1,5 @@
-"""Random requests of models with recurrences, in engines that share prefixes, fork, preempt, draft
-trees and lose boards: the texts of plain runs, one request after another."""
+"""Random requests of models with recurrences, in engines that share prefixes, fork, have few pages,
+draft trees and lose boards: the texts of plain runs, one request after another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Way:
     faults: bool = False
 
 
-WAYS = (Way(1, pages=9), Way(2, faults=True), Way(4, tree=TreeShape.by_width((2, 2, 1))),
+WAYS = (Way(1, pages=8), Way(2, faults=True), Way(4, tree=TreeShape.by_width((2, 2, 1))),
         Way(1, pages=10, tree=TreeShape.chain(5), itself=True))  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_texts_are_those_of_plain_runs(name: str, folder_of: Callable[[str], Pat
     with Engine(folder, max_sequences=2, prefix_cache=False, threads=1) as engine:
         alone = [engine.generate(prompt, params) for prompt, params in wanted]
     plain = [tuple(result.outputs) for result in alone if isinstance(result, Result)]
-    shared = preempted = recovered = drafted = 0
+    shared = recovered = drafted = 0
     each = REQUESTS // len(WAYS)
     for index, way in enumerate(WAYS):
         with Engine(
@@ -91,7 +91,6 @@ def test_texts_are_those_of_plain_runs(name: str, folder_of: Callable[[str], Pat
                 part = slice(first, first + ROUND)
                 assert run_round(engine, wanted[part]) == plain[part], (way, first)
             shared += engine.kv_use.cached_tokens
-            preempted += engine.kv_use.preempted
             recovered += len(engine.recoveries)
             drafted += way.tree is not None and engine.speculation is not None
-    assert shared > 500 and preempted and recovered >= 2 and drafted == 2
+    assert shared > 500 and recovered >= 2 and drafted == 2

@@ -71,7 +71,10 @@ def saved(peft: Any, folder: Path, name: str, kind: str, path: Path, tokens: lis
         folder, dtype=torch.float32, attn_implementation=attention_kernel(folder)
     ).eval()
     targets = sorted({m.rpartition(".")[2] for m, _, _ in linears(variant(name).config)})
-    conv = variant(name).config["model_type"] == "gpt2"
+    family = variant(name).config["model_type"]
+    if family in ("falcon_h1", "nemotron_h"):  # PEFT refuses theirs
+        targets.remove("out_proj")
+    conv = family == "gpt2"
     config = peft.LoraConfig(
         target_modules=targets, fan_in_fan_out=conv, task_type="CAUSAL_LM", **fields
     )

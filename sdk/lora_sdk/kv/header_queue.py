@@ -26,7 +26,7 @@ class HeaderQueue:
     def __init__(self, max_ops: int, states: bool = False) -> None:
         """`max_ops`: max operations per header. `states`: boards compute what is behind the pages
         that a header's commits fill (docs/numbers.md, 3.19), by the page tables behind all of its
-        operations. So none of them may map a tile anew that a commit before it has counted."""
+        operations. So a commit that fills a page is the last of its header."""
         self.max_ops, self._states = max_ops, states
         self.clear()
 
@@ -50,14 +50,10 @@ class HeaderQueue:
         """How many of the oldest operations one header holds."""
         if not self._states:
             return min(len(self.ops), self.max_ops)
-        tiles: dict[int, int] = {}  # sequence -> its tiles of which a commit has filled pages
         for at, (op, _) in enumerate(self.ops[: self.max_ops]):
-            if op.kind == abi.KV_TABLE and op.a < tiles.get(op.sequence, 0):
-                return at
-            if op.kind == abi.KV_COMMIT and op.a // abi.TILE_POSITIONS < (
-                op.a + op.c
-            ) // abi.TILE_POSITIONS:  # fmt: skip
-                tiles[op.sequence] = (op.a + op.c) // abi.TILE_POSITIONS
+            end = op.a + op.c
+            if op.kind == abi.KV_COMMIT and end // abi.TILE_POSITIONS > op.a // abi.TILE_POSITIONS:
+                return at + 1
         return min(len(self.ops), self.max_ops)
 
     def next_header(self) -> Header:
