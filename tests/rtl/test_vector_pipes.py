@@ -261,13 +261,21 @@ MISTAKES = {
     "a quotient without what is below": (
         "fp/normal_quotient.sv", "remainder[STAGES] != 25'd0 || ", ""),
     "sums begin with those of the row before": (
-        "vfu/pipe_sums.sv", "state == ROW || (state == RUN && wait_cycles != 4'd0) ? 32'd0 : sum",
-        "sum"),
+        "vfu/pipe_sums.sv", ".clear(state == ROW)", ".clear(start)"),
     "of equal values the last line's": (
         "vfu/pipe_maximum.sv", "line[LEVELS+1] < best_line", "line[LEVELS+1] > best_line"),
     "zeros that differ by their sign": (
         "vfu/pipe_maximum.sv", "if (value[30:0] == 31'd0) return 32'h80000000;", ""),
-    "a carry without its exponent": ("fp/magnitude_add.sv", "carry ? above_2 : ", ""),
+    "a carry without its exponent": (
+        "fp/square_sum.sv", "exponent <= exponent + 8'(carry);", "exponent <= exponent;"),
+    "a square is placed as before the carry": (
+        "fp/square_sum.sv", "carry ? moved[24:1] : moved[23:0]", "moved[23:0]"),
+    "half a place is rounded up": (
+        "fp/square_sum.sv", "half_below && (rest || low[0])", "half_below"),
+    "half a place behind a carry": (
+        "fp/square_sum.sv", "(half_below || rest || low[1])", "(half_below || low[1])"),
+    "what a sum that moves has below": (
+        "fp/square_sum.sv", "{bits[0], below_half || below_rest}", "{bits[0], below_rest}"),
     "lines are read over others": (
         "vfu/pipe_lines.sv", "room[s] = count[s] != 6'(AHEAD)", "room[s] = 1'b1"),
     "the second half's sines are subtracted": (
