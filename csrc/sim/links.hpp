@@ -1,6 +1,6 @@
 // A card's links: frames between its streams and the emulated board's ports, whose faults they
-// suffer. Transfers keep to the link's rate, and a frame arrives a link's latency after its end, when
-// all of it is there: its lines come one a cycle. Boards exchange frames between slices.
+// suffer. Transfers keep to the link's rate, and a frame arrives a link's latency after its end,
+// when all of it is there: its lines come one a cycle. Boards exchange frames between slices.
 #ifndef LORA_SIM_LINKS_HPP
 #define LORA_SIM_LINKS_HPP
 
@@ -16,8 +16,7 @@ class Links {
 
   public:
     explicit Links(Timing &timing) : timing_(timing) {
-        for (Port &port : ports_)
-            port.out = Pace(timing.random() ? 0 : timing.config.beat_spacing);
+        for (Port &port : ports_) port.out = Pace(timing.random() ? 0 : timing.config.beat_spacing);
     }
 
     // Before a clock edge: what comes in, and whether there is room for what leaves.

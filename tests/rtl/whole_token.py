@@ -85,7 +85,8 @@ def _timed(plan: Plan, step: Run, rows: int) -> dict[str, Any]:
     result: dict[str, Any] = {"cycles": step.cycles, "commands": dict(spent.most_common())}
     if plan.size == 1:
         costs = replace(card_costs(), lanes=WIDE_LANES, line_rate=LINE_RATE)
-        modelled = CardTiming(plan, 0, commands, LATENCY, costs, ONCHIP).step(card_step(step_of(rows)))
+        timing = CardTiming(plan, 0, commands, LATENCY, costs, ONCHIP)
+        modelled = timing.step(card_step(step_of(rows)))
         result["modelled"] = round(modelled.cycles)
     return result
 

@@ -45,8 +45,8 @@ class CardTime:
 
 
 class CardTiming:
-    """Times the list of the board at `rank` where memory answers after `latency` cycles, the on-chip
-    buffer after `onchip`, as late if None."""
+    """Times the list of the board at `rank` where memory answers after `latency` cycles, the
+    on-chip buffer after `onchip`, as late if None."""
 
     def __init__(
         self, plan: Plan, rank: int, commands: Sequence[isa.Command], latency: float,
@@ -76,7 +76,7 @@ class CardTiming:
         return self.costs.cycles(kind, counts, self._latency(kind))
 
     def _latency(self, kind: str) -> float:
-        """That a command of this kind waits for: the on-chip buffer's, memory's, or both in turn."""
+        """What a command of this kind waits for: the on-chip buffer, memory, or both in turn."""
         if kind in ONCHIP_KINDS:
             return self.onchip
         return (self.onchip + self.latency) / 2 if kind in TABLE_KINDS else self.latency

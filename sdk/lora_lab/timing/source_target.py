@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CHANNELS = "channels-u280"
 SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_channels_u280"}
 """Names as designs, and the overlay whose clock, banks and lists they have."""
-ONCHIP = 7  # cycles from a read of the on-chip buffer to its line: axi/line_ports, card/onchip_memory
+ONCHIP = 7  # cycles from a read of the on-chip buffer to its line: axi/line_ports.sv
 LINE_RATE = 0.75  # lines a cycle that a bank of HBM gives, as the wide card's
 KV: dict[str, KvKind] = {"source-u280": "fp16", CHANNELS: "int8"}
 """Of a model in FP16: as a layer, and as a whole token, were simulated."""
