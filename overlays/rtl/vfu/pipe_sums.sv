@@ -2,7 +2,6 @@
 // Sums of squares of a row's segments (docs/numbers.md, 2.1 and 3.5), side by side: each has a sum of its own, to which its
 // elements are added in their order, one a cycle.
 module pipe_sums
-  import float_types::*;
   import vfu_types::*;
   import pipe_types::*;
 (
