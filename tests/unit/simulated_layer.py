@@ -13,7 +13,7 @@ COMMANDS = {  # cycles of single commands, (K, N) of matmuls
 # Of the step, on a card of 32 channels with vector pipes and four attention units, all with lanes
 # of FP16.
 CHANNELS = {32: 106_537}
-# A whole token, static INT8 K and V, banks of 0.75 of a line a cycle (test_whole_token.py). With sums
+# A whole token, static INT8 K and V, banks of 0.75 of a line (test_whole_token.py). With sums
 # of norms of three cycles and an on-chip buffer as late as banks; not more since then.
 TOKEN = 2_405_743
 # One layer of it, lm_head of 512 columns.
