@@ -81,14 +81,6 @@ MISTAKES = {
     ),
     "a test's frames are not numbered": ("link_test", "head.step == now.received && ", ""),
     "a test goes on in a gather": ("router_lanes", ".stop(test_stop)", ".stop(1'b0)"),
-    "a gather that waits has begun": (
-        "gather_run", "READY: if (started)", "READY:",
-    ),
-    "bytes of the gather before are still to come": (
-        "gather_run", "empties = takes || (state == IDLE && unit_start)", "empties = unit_start",
-    ),
-    "behind a failure the next one is planned": ("gather_run", "runs && !lost", "runs"),
-    "what a gather that waits expects is told": ("router", " && !unseen ?", " ?"),
 }  # fmt: skip
 
 

@@ -274,8 +274,6 @@ MISTAKES = {
         "fp/square_sum.sv", "half_below && (rest || low[0])", "half_below"),
     "half a place behind a carry": (
         "fp/square_sum.sv", "(half_below || rest || low[1])", "(half_below || low[1])"),
-    "what a sum that moves has below": (
-        "fp/square_sum.sv", "{bits[0], below_half || below_rest}", "{bits[0], below_rest}"),
     "lines are read over others": (
         "vfu/pipe_lines.sv", "room[s] = count[s] != 6'(AHEAD)", "room[s] = 1'b1"),
     "the second half's sines are subtracted": (
