@@ -1,5 +1,6 @@
-// Memory of a card's units by lines: a request is taken each cycle, and answered in order when its
-// time has come; where times are by chance, in any order. Writes are there when they are answered.
+// Memory of a card's units by lines: a request is taken each cycle, and answered when its time has
+// come, lines of banks in order, and so those of the buffer; where times are by chance, in any
+// order. Writes are there when they are answered.
 #ifndef LORA_SIM_LINE_MEMORY_HPP
 #define LORA_SIM_LINE_MEMORY_HPP
 
@@ -7,6 +8,7 @@
 #include "banks.hpp"
 
 #include <deque>
+#include <iterator>
 
 class LineMemory {
   public:
@@ -67,10 +69,11 @@ class LineMemory {
         Request it = {};
         it.place = onchip ? CardMemory::onchip(address) : memory_.place(address);
         it.number = number;
-        if (!onchip) now = banks_.of(it.place).take(now);
-        it.due = now + timing_.config.latency;
-        to.push_back(it);
-        return to.back();
+        if (onchip) it.due = now + timing_.config.onchip;
+        else it.due = banks_.of(it.place).take(now) + timing_.config.latency;
+        auto at = to.end();
+        while (!timing_.random() && at != to.begin() && std::prev(at)->due > it.due) --at;
+        return *to.insert(at, it);
     }
 
     const CardMemory &memory_;

@@ -1,6 +1,6 @@
 // A card's links: frames between its streams and the emulated board's ports, whose faults they
-// suffer. Transfers keep to the link's rate, and a frame arrives a link's latency after its end.
-// Boards exchange frames between slices.
+// suffer. Transfers keep to the link's rate, and a frame arrives a link's latency after its end,
+// when all of it is there: its lines come one a cycle. Boards exchange frames between slices.
 #ifndef LORA_SIM_LINKS_HPP
 #define LORA_SIM_LINKS_HPP
 
@@ -16,8 +16,7 @@ class Links {
 
   public:
     explicit Links(Timing &timing) : timing_(timing) {
-        for (Port &port : ports_)
-            port.out = port.in = Pace(timing.random() ? 0 : timing.config.beat_spacing);
+        for (Port &port : ports_) port.out = Pace(timing.random() ? 0 : timing.config.beat_spacing);
     }
 
     // Before a clock edge: what comes in, and whether there is room for what leaves.
@@ -50,7 +49,7 @@ class Links {
     void see(const VCard &c, uint64_t now) {
         for (uint32_t p = 0; p < LORA_PORTS; p++) {
             Port &port = ports_[p];
-            if (c.rx_valid >> p & c.rx_ready >> p & 1) take_beat(port, now);
+            if (c.rx_valid >> p & c.rx_ready >> p & 1) take_beat(port);
             if (c.tx_valid >> p & c.tx_ready >> p & 1) send_beat(port, c, p, now);
         }
     }
@@ -95,7 +94,7 @@ class Links {
         bool up = false, offered = false;
         uint32_t room = 0; // frames of the far end, as of the last exchange
         size_t at = 0;     // of the frame that comes in
-        Pace in, out;
+        Pace out;
         std::deque<Frame> arriving;
         std::vector<Frame> leaving;
         std::vector<uint8_t> sent; // of the frame that leaves
@@ -105,7 +104,7 @@ class Links {
         if (port.arriving.empty()) return false;
         if (port.offered) return true;
         bool there = port.at || port.arriving.front().time <= now;
-        return there && port.in.free(now) && timing_.unless(4);
+        return there && timing_.unless(4);
     }
 
     void offer(VCard &c, uint32_t p) {
@@ -121,9 +120,8 @@ class Links {
         std::memcpy(&c.rx_data[BEAT_WORDS * p], &data[port.at], count);
     }
 
-    static void take_beat(Port &port, uint64_t now) {
+    static void take_beat(Port &port) {
         port.offered = false;
-        port.in.take(now);
         port.at += BEAT;
         if (port.at < port.arriving.front().data.size()) return;
         port.arriving.pop_front();

@@ -58,7 +58,8 @@ void close_core(void *core) {
 bool valid(const lora_sim_config *config) {
     return config && config->size == sizeof *config && config->boards &&
            config->boards <= LORA_MAX_BOARDS && config->cycles_per_ms && config->slice &&
-           config->latency && (config->boards == 1 || config->slice <= config->link_latency);
+           config->latency && config->onchip &&
+           (config->boards == 1 || config->slice <= config->link_latency);
 }
 
 } // namespace

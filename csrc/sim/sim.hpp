@@ -11,7 +11,7 @@
 
 extern "C" {
 
-#define LORA_SIM_VERSION 4 /* of this interface */
+#define LORA_SIM_VERSION 5 /* of this interface */
 
 /* Times in cycles of the card's clock; spacings in 1/65536 of one. */
 struct lora_sim_config {
@@ -20,6 +20,7 @@ struct lora_sim_config {
     uint32_t cycles_per_ms;
     uint32_t slice;        /* of a poll; at most link_latency where boards have cables */
     uint32_t latency;      /* of memory, from a request to its answer */
+    uint32_t onchip;       /* of the activation buffer, the same */
     uint32_t link_latency; /* from a frame's end to its arrival at the other board */
     uint32_t beat_spacing; /* between two transfers of a link */
     uint32_t seed;         /* 0: times as above. Others: memory and links answer now and then, in

@@ -31,7 +31,7 @@ CARD_MPU := $(addprefix $(RTL)/fp/,leading_zeros_29.sv sum_add.sv sum_to_float.s
               $(if $(filter-out 0,$(CHANNELS)),$(CARD_CHANNELS)) $(addprefix $(RTL)/attention/,delay_line.sv kv_place.sv kv_weight.sv kv_block.sv slot_lane.sv integer_sums.sv \
               kv_lanes.sv kv_sums.sv kv_join.sv score_cap.sv \
     attention_scores.sv weight_pipe.sv attention_weights.sv attention_results.sv head_walk.sv attention.sv attention_units.sv attention_slot.sv)
-CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv normal_quotient.sv normal_multiply.sv horner_step.sv magnitude_add.sv int_to_float.sv) \
+CARD_VECTOR := $(addprefix $(RTL)/fp/,float_add.sv float_multiply.sv float_divide.sv float_quotient.sv normal_quotient.sv normal_multiply.sv horner_step.sv square_sum.sv int_to_float.sv) \
               $(addprefix $(RTL)/vfu/,vfu_operation.sv vfu_addresses.sv vfu_streams.sv vfu_fold.sv vfu_result.sv \
               vector_lane.sv gelu_table.sv vector_core.sv vfu.sv pipe_delay.sv pipe_silu.sv pipe_column.sv \
               pipe_factor.sv pipe_lines.sv pipe_maximum.sv pipe_sums.sv vector_pipes.sv vector_unit.sv vector_operands.sv vector_slot.sv \

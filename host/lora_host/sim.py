@@ -15,7 +15,7 @@ from .errors import OverlayError, RequestError
 from .overlay import Overlay
 
 LIBRARY = "_lora_sim.so"  # only in this package's folder
-VERSION = 4  # of csrc/sim/sim.hpp
+VERSION = 5  # of csrc/sim/sim.hpp
 BUILD = "build it in a checkout with 'make sim-build' (it needs Verilator)"
 BUILD_CHANNELS = "build it in a checkout with 'make -C csrc/sim CHANNELS={}' (it needs Verilator)"
 MEMORY_NS = 122.2  # window_ns of timing/data/control.yaml: idle latency of HBM
@@ -31,8 +31,8 @@ _TOLD = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32
 class _Config(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_uint32) for name in (
-            "size", "boards", "cycles_per_ms", "slice", "latency", "link_latency", "beat_spacing",
-            "seed",
+            "size", "boards", "cycles_per_ms", "slice", "latency", "onchip", "link_latency",
+            "beat_spacing", "seed",
         )),
         ("line_spacing", ctypes.c_uint32 * (abi.MAX_BANKS + 1)),
         ("told", _TOLD),
@@ -47,11 +47,13 @@ class _Counts(ctypes.Structure):
 class Bench:
     """What tests want of simulated cards. `seed`: not 0, and memory and links answer now and then.
     `latency`: cycles after which memory answers; 0: latency and rates are as the board's data say.
+    `onchip`: cycles after which the activation buffer answers; 0: as late as memory.
     `line_rate`: lines a cycle that each bank gives where `latency` is set; 0: of any rate.
     `told`: called as lora_sim_config says. `library`: another one than this package's."""
 
     seed: int = 0
     latency: int = 0
+    onchip: int = 0
     line_rate: float = 0.0
     told: Callable[[int, int, int, int], None] | None = None
     library: Any = None
@@ -185,12 +187,14 @@ def _config(overlay: Overlay, boards: int, bench: Bench) -> _Config:
         spacing[bank.index] = max(_SPACING, round(_LINE * clock / bank.bandwidth * _SPACING))
     if bench.latency:
         spacing = [round(_SPACING / bench.line_rate) if bench.line_rate else 0] * len(spacing)
+    latency = bench.latency or round(MEMORY_NS * 1e-9 * clock)
     return _Config(
         size=ctypes.sizeof(_Config),
         boards=boards,
         cycles_per_ms=clock // 1000,
         slice=SLICE if boards == 1 else min(SLICE, hop),
-        latency=bench.latency or round(MEMORY_NS * 1e-9 * clock),
+        latency=latency,
+        onchip=bench.onchip or latency,
         link_latency=hop,
         beat_spacing=round(_BEAT / rate * _SPACING),
         seed=bench.seed,

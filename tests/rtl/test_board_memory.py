@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lora_lab.timing.source_target import ONCHIP as ONCHIP_CYCLES
 from tests.rtl.bench_rig import build, counted, run
 from tests.rtl_rig import mistaken
 
@@ -37,6 +38,7 @@ def test_lines_are_those_of_memory() -> None:
     # lines that follow each other: one a cycle, in bursts; no line is held for longer than a few
     assert found["stream"] < 1024 + 20 and found["stream_bursts"] == 1024 / 8
     assert found["longest"] <= 8 + 4
+    assert found["onchip_cycles"] == ONCHIP_CYCLES
 
 
 @pytest.mark.long

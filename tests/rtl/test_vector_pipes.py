@@ -261,13 +261,19 @@ MISTAKES = {
     "a quotient without what is below": (
         "fp/normal_quotient.sv", "remainder[STAGES] != 25'd0 || ", ""),
     "sums begin with those of the row before": (
-        "vfu/pipe_sums.sv", "state == ROW || (state == RUN && wait_cycles != 4'd0) ? 32'd0 : sum",
-        "sum"),
+        "vfu/pipe_sums.sv", ".clear(state == ROW)", ".clear(start)"),
     "of equal values the last line's": (
         "vfu/pipe_maximum.sv", "line[LEVELS+1] < best_line", "line[LEVELS+1] > best_line"),
     "zeros that differ by their sign": (
         "vfu/pipe_maximum.sv", "if (value[30:0] == 31'd0) return 32'h80000000;", ""),
-    "a carry without its exponent": ("fp/magnitude_add.sv", "carry ? above_2 : ", ""),
+    "a carry without its exponent": (
+        "fp/square_sum.sv", "exponent <= exponent + 8'(carry);", "exponent <= exponent;"),
+    "a square is placed as before the carry": (
+        "fp/square_sum.sv", "carry ? moved[24:1] : moved[23:0]", "moved[23:0]"),
+    "half a place is rounded up": (
+        "fp/square_sum.sv", "half_below && (rest || low[0])", "half_below"),
+    "half a place behind a carry": (
+        "fp/square_sum.sv", "(half_below || rest || low[1])", "(half_below || low[1])"),
     "lines are read over others": (
         "vfu/pipe_lines.sv", "room[s] = count[s] != 6'(AHEAD)", "room[s] = 1'b1"),
     "the second half's sines are subtracted": (
@@ -284,10 +290,12 @@ def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     units = build(tmp_path / "build", mistaken(tmp_path, *MISTAKES[name]), unit="vfu", pipes=8)
     x, z = normal(1, 2, 2000), normal(2, 2, 2000)
     x[0, -1] = z[1, -1] = np.inf
+    uneven = folds.finite(np.random.default_rng(6), (8, 4000))
     right = [
         same(units, abi.VEC_SWIGLU, x, z),
         same(units, abi.VEC_RESIDUAL, x[:, :40].copy(), any_bits(2, 2, 40)),
         same(units, abi.VEC_RMS_SUMS, normal(3, 2, 2000), extra=2000),
+        same(units, abi.VEC_RMS_SUMS, uneven, extra=4000),
         same(units, abi.VEC_ROPE, normal(4, 1, 256), None, angles(128), extra=128, **ROPE),
     ]
     zeros = np.zeros((2, 70), np.float32)

@@ -5,7 +5,8 @@
 
 prints, in JSON, the tokens of the step's rows, a digest of their logits' bytes and, with the
 library of simulated cards, cycles from doorbell to done of the slowest of them, all and by command,
-where memory answers after 31 cycles and banks give 0.75 of a line a cycle. On one board those that
+where memory answers after 31 cycles, the on-chip buffer after 7, and banks give 0.75 of a line a
+cycle. On one board those that
 the time model has stand beside them."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lora_host import cluster, sim
 from lora_host.overlay import load_overlay
 from lora_lab.timing.card_costs import card_costs
 from lora_lab.timing.card_time import CardTiming
-from lora_lab.timing.source_target import LINE_RATE
+from lora_lab.timing.source_target import LINE_RATE, ONCHIP
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.model_plan import Plan
@@ -49,7 +50,7 @@ def run(
     told: list[tuple[int, int, int, int]] = []
     if library is not None:
         bench = sim.Bench(
-            latency=LATENCY, line_rate=LINE_RATE, told=lambda *one: told.append(one),
+            latency=LATENCY, onchip=ONCHIP, line_rate=LINE_RATE, told=lambda *one: told.append(one),
             library=sim.load(library),
         )  # fmt: skip
         replaced: Any = cluster
@@ -84,7 +85,8 @@ def _timed(plan: Plan, step: Run, rows: int) -> dict[str, Any]:
     result: dict[str, Any] = {"cycles": step.cycles, "commands": dict(spent.most_common())}
     if plan.size == 1:
         costs = replace(card_costs(), lanes=WIDE_LANES, line_rate=LINE_RATE)
-        modelled = CardTiming(plan, 0, commands, LATENCY, costs).step(card_step(step_of(rows)))
+        timing = CardTiming(plan, 0, commands, LATENCY, costs, ONCHIP)
+        modelled = timing.step(card_step(step_of(rows)))
         result["modelled"] = round(modelled.cycles)
     return result
 

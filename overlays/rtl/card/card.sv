@@ -771,6 +771,7 @@ module card
       .unit_announce(announces[ROUTER]),
       .unit_line(unit_line),
       .unit_rows(unit_rows),
+      .held(!feed_busy),
       .unit_start(starts[ROUTER]),
       .unit_abort(aborts[ROUTER]),
       .unit_idle(router_idle),

@@ -12,6 +12,7 @@ module router
     input  logic              unit_announce,
     input  logic [511:0]      unit_line,
     input  logic [6:0]        unit_rows,
+    input  logic              held,            // list and step are those of what is announced, so that it may be planned
     input  logic              unit_start,
     input  logic              unit_abort,
     output logic              unit_idle,
@@ -24,7 +25,7 @@ module router
     output logic [2:0][31:0]  result_frames,   // sent, received, dropped
     output done_t             segments,        // row groups that are complete
     output logic [4:0][31:0]  progress,        // of this gather, or of the last one: mailbox words from WAITS on
-    // list and step, held while the unit runs
+    // list and step, held from then on until the unit has run
     input  logic [7:0]        list_rank,
     input  logic [7:0]        list_boards,
     input  logic              list_ring,
@@ -82,7 +83,7 @@ module router
 );
   gather_record_t told, command;
   logic [6:0] told_rows, rows;
-  logic stops, runs, clear, takes, begins, plans, active, idle, planned, complete;
+  logic stops, runs, clear, takes, goes, empties, unseen, begins, plans, active, idle, planned, complete;
 
   always_ff @(posedge clk) begin
     if (unit_announce) begin
@@ -185,6 +186,7 @@ module router
       .rst(rst),
       .clear(clear),
       .begins(begins),
+      .goes(goes),
       .active(active),
       .idle(idle),
       .gather(gather),
@@ -260,7 +262,7 @@ module router
   gather_counts counts (
       .clk(clk),
       .rst(clear),
-      .clear(unit_start),
+      .clear(empties),
       .gather(gather),
       .segment_start(segment_start),
       .missing_write(missing_write),
@@ -321,6 +323,8 @@ module router
   gather_run its_run (
       .clk(clk),
       .rst(rst),
+      .unit_announce(unit_announce),
+      .held(held),
       .unit_start(unit_start),
       .unit_abort(unit_abort),
       .unit_idle(unit_idle),
@@ -333,6 +337,9 @@ module router
       .runs(runs),
       .stops(stops),
       .takes(takes),
+      .goes(goes),
+      .empties(empties),
+      .unseen(unseen),
       .begins(begins),
       .plans(plans),
       .active(active),
@@ -359,7 +366,7 @@ module router
   always_comb begin
     progress[0] = '0;
     for (int p = 0; p < LORA_PORTS; p++) begin
-      progress[0] |= (has_in[1-p] && expects[1-p] ? LORA_ROUTER_RECEIVES : 0) << p;
+      progress[0] |= (has_in[1-p] && expects[1-p] && !unseen ? LORA_ROUTER_RECEIVES : 0) << p;
       progress[0] |= (blocked[p] ? LORA_ROUTER_BLOCKED : 0) << p;
     end
   end

@@ -9,7 +9,8 @@ module router_lane
     input  logic         clk,
     input  logic         rst,
     input  logic         clear,           // of the unit, behind an abort
-    input  logic         start,           // one cycle: the next gather
+    input  logic         plans,           // one cycle: the next gather's plan comes
+    input  logic         start,           // one cycle: it starts
     input  logic         active,          // its plan is there
     input  gather_t      gather,
     input  logic [28:0]  sum_end,         // address behind all rows, were they without gaps
@@ -152,7 +153,7 @@ module router_lane
   );
   lane_plan plan (
       .clk(clk),
-      .start(start),
+      .start(plans),
       .gather(gather),
       .to_next(to_next),
       .block_write(block_write),

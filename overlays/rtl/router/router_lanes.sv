@@ -7,7 +7,8 @@ module router_lanes
     input  logic                  clk,
     input  logic                  rst,
     input  logic                  clear,
-    input  logic                  begins,        // one cycle: the next gather
+    input  logic                  begins,        // one cycle: the next gather is planned
+    input  logic                  goes,          // one cycle: it starts
     input  logic                  active,
     input  logic                  idle,
     input  gather_t               gather,
@@ -105,7 +106,8 @@ module router_lanes
         .clk(clk),
         .rst(rst),
         .clear(clear),
-        .start(begins),
+        .plans(begins),
+        .start(goes),
         .active(active),
         .gather(gather),
         .sum_end(sum_end),

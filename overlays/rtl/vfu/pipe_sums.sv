@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of squares of a row's segments (docs/numbers.md, 2.1 and 3.5), side by side: four adders of three cycles each, in
-// which two segments take turns; each sum goes round in its adder, and its elements are added in their order.
+// Sums of squares of a row's segments (docs/numbers.md, 2.1 and 3.5), side by side: each has a sum of its own, to which its
+// elements are added in their order, one a cycle.
 module pipe_sums
-  import float_types::*;
   import vfu_types::*;
   import pipe_types::*;
 (
@@ -27,13 +26,11 @@ module pipe_sums
     output logic [63:0]   write_bytes,
     output logic [511:0]  write_data
 );
-  localparam int RINGS = 4, TURNS = 3, DEPTH = 8;  // of a segment's lines that are read ahead
-  typedef enum logic [2:0] {IDLE, SPANS, ROW, RUN, SETTLE, TAKE, WRITE} state_t;
+  localparam int DEPTH = 8;  // of a segment's lines that are read ahead
+  typedef enum logic [2:0] {IDLE, SPANS, ROW, RUN, WRITE} state_t;
   state_t state;
   logic [31:0] x_row, z_row;
-  logic [3:0] wait_cycles;
   logic [2:0] span;
-  logic [1:0] phase;
 
   // segments of d that are here as a whole: first line and columns
   logic [7:0] whole;
@@ -75,60 +72,51 @@ module pipe_sums
     end
   end
 
-  // elements: in each cycle one of each ring's segments, none in the third
+  // elements, one a cycle of each segment
   logic [7:0][31:0] sum_of;
-  logic [RINGS-1:0] over;  // no element is left
-  for (genvar q = 0; q < RINGS; q++) begin : rings
-    logic [511:0] memory[2*DEPTH];
-    logic [1:0][DEPTH-1:0] came;
-    logic [1:0][2:0] slot;
-    logic [1:0][4:0] element;
-    logic [1:0][31:0] left;
-    logic [1:0][30:0] kept;
-    logic s;
-    logic takes, ends, taken, square_valid;
+  logic [7:0] settled;
+  for (genvar s = 0; s < 8; s++) begin : folds
+    logic [511:0] memory[DEPTH];
+    logic [DEPTH-1:0] came;
+    logic [2:0] slot;
+    logic [4:0] element;
+    logic [31:0] left;
+    logic takes, ends, taken, ready;
     logic [15:0] half;
-    logic [31:0] value, square;
-    logic [30:0] sum;
-    assign s = phase[0];
-    assign takes = state == RUN && phase != 2'd2 && left[s] != 32'd0 && came[s][slot[s]];
-    assign ends = takes && (element[s] == 5'd31 || left[s] == 32'd1);
-    assign over[q] = left == '0;
-    assign sum_of[2*q] = {1'b0, kept[0]};
-    assign sum_of[2*q+1] = {1'b0, kept[1]};
-    assign freed[2*q+:2] = ends ? 2'd1 << s : 2'd0;
-    assign value = half_to_float(half);
+    assign takes = state == RUN && left != 32'd0 && came[slot] && (!taken || ready);
+    assign ends = takes && (element == 5'd31 || left == 32'd1);
+    assign freed[s] = ends;
+    assign sum_of[s][31] = 1'b0;
     always_ff @(posedge clk) begin
-      taken <= takes;
-      half <= memory[{s, slot[s]}][{element[s], 4'd0}+:16];
-      if (line_valid && line_tag[5:4] == 2'(q)) begin
-        memory[line_tag[3:0]] <= line_data;
-        came[line_tag[3]][line_tag[2:0]] <= 1'b1;
+      if (takes) half <= memory[slot][{element, 4'd0}+:16];
+      taken <= takes || (taken && !ready);
+      if (line_valid && line_tag[5:3] == 3'(s)) begin
+        memory[line_tag[2:0]] <= line_data;
+        came[line_tag[2:0]] <= 1'b1;
       end
       if (takes) begin
-        left[s] <= left[s] - 32'd1;
-        element[s] <= element[s] + 5'd1;
+        left <= left - 32'd1;
+        element <= element + 5'd1;
       end
       if (ends) begin
-        came[s][slot[s]] <= 1'b0;
-        slot[s] <= slot[s] + 3'd1;
+        came[slot] <= 1'b0;
+        slot <= slot + 3'd1;
       end
       if (state == ROW) begin
-        {came, slot, element} <= '0;
-        for (int i = 0; i < 2; i++) left[i] <= whole[2*q+i] ? span_columns[2*q+i] : 32'd0;
+        {came, slot, element, taken} <= '0;
+        left <= whole[s] ? span_columns[s] : 32'd0;
       end
     end
-    float_multiply multiply (
-        .clk(clk), .valid(taken), .a(value), .b(value), .product_valid(square_valid), .product(square)
-    );
-    magnitude_add add (
+    square_sum fold (
         .clk(clk),
-        .a(state == ROW || (state == RUN && wait_cycles != 4'd0) ? 31'd0 : sum),
-        .b(square_valid ? square[30:0] : 31'd0),
-        .sum(sum)
+        .clear(state == ROW),
+        .valid(taken),
+        .ready(ready),
+        .half(half),
+        .last(state == RUN && left == 32'd0 && !taken),
+        .settled(settled[s]),
+        .sum(sum_of[s][30:0])
     );
-    // an element goes in five cycles after its turn, so a sum comes out in the turn but one before its segment's
-    always_ff @(posedge clk) if (state == TAKE && phase != 2'd1) kept[phase == 2'd0] <= sum;
   end
 
   assign write_valid = state == WRITE && whole != 8'd0;
@@ -147,29 +135,14 @@ module pipe_sums
   assign bad_valid = row_ends;
   assign finished = row_ends && row + 7'd1 == command.rows;
   always_ff @(posedge clk) begin
-    phase <= phase >= 2'd2 ? 2'd0 : phase + 2'd1;
     if (!read_valid || read_ready) turn <= turn + 3'd1;
-    if (wait_cycles != 4'd0) wait_cycles <= wait_cycles - 4'd1;
     unique case (state)
       SPANS: begin
         span <= span + 3'd1;
         if (span == 3'd7) state <= ROW;
       end
-      ROW: begin  // the sums become +0, before the first product is there
-        wait_cycles <= 4'(TURNS);
-        state <= RUN;
-      end
-      RUN:
-      if (over == '1 && wait_cycles == 4'd0) begin
-        wait_cycles <= 4'd9;  // the last products are added
-        state <= SETTLE;
-      end
-      SETTLE:
-      if (wait_cycles == 4'd0) begin
-        wait_cycles <= 4'(TURNS);
-        state <= TAKE;
-      end
-      TAKE: if (wait_cycles == 4'd1) state <= WRITE;
+      ROW: state <= RUN;
+      RUN: if (settled == '1) state <= WRITE;
       WRITE:
       if (row_ends) begin
         row <= row + 7'd1;

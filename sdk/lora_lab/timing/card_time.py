@@ -25,6 +25,13 @@ SIZES = (
     "columns", "extra", "first", "q_heads", "kv_heads", "head_dim", "window", "bytes", "share_unit",
     "segment_unit", "element_bytes", "span", "layers",
 )  # fmt: skip
+# Of a card with channels: what reads and writes the on-chip buffer alone, weights read ahead; and
+# what reads a table in a bank besides.
+ONCHIP_KINDS = frozenset(
+    {"w4a8_channels", "w8a8_channels", "residual_pipes", "residual_scaled_pipes", "quantize_pipes",
+     "rms_sums_pipes", "swiglu_pipes"}
+)  # fmt: skip
+TABLE_KINDS = frozenset({"rms_apply_pipes", "rope_pipes"})
 CATEGORY = {MPU: WEIGHTS, VFU: VECTOR, ROUTER: LINK, DMA: KV, CONTROL_UNIT: KV}
 
 
@@ -38,14 +45,15 @@ class CardTime:
 
 
 class CardTiming:
-    """Times the list of the board at `rank` where memory answers after `latency` cycles."""
+    """Times the list of the board at `rank` where memory answers after `latency` cycles, the
+    on-chip buffer after `onchip`, as late if None."""
 
     def __init__(
         self, plan: Plan, rank: int, commands: Sequence[isa.Command], latency: float,
-        costs: CardCosts | None = None,
+        costs: CardCosts | None = None, onchip: float | None = None,
     ) -> None:  # fmt: skip
         self.costs = costs or card_costs()
-        self.latency = latency
+        self.latency, self.onchip = latency, latency if onchip is None else onchip
         self._counting = counting(
             self.costs.arrays(latency), plan, rank, self.costs.attentions,
             self.costs.float_attentions,
@@ -65,7 +73,13 @@ class CardTiming:
         return self._cycles(*found) + added
 
     def _cycles(self, kind: str, counts: Counts) -> float:
-        return self.costs.cycles(kind, counts, self.latency)
+        return self.costs.cycles(kind, counts, self._latency(kind))
+
+    def _latency(self, kind: str) -> float:
+        """What a command of this kind waits for: the on-chip buffer, memory, or both in turn."""
+        if kind in ONCHIP_KINDS:
+            return self.onchip
+        return (self.onchip + self.latency) / 2 if kind in TABLE_KINDS else self.latency
 
     def _added(self, command: isa.Matrix, step: CardStep) -> float:
         """What the array waits for the adapters' unit."""

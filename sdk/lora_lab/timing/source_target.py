@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CHANNELS = "channels-u280"
 SOURCE_TARGETS = {"source-u280": "lora_w4a8_u280", CHANNELS: "lora_channels_u280"}
 """Names as designs, and the overlay whose clock, banks and lists they have."""
+ONCHIP = 7  # cycles from a read of the on-chip buffer to its line: axi/line_ports.sv
 LINE_RATE = 0.75  # lines a cycle that a bank of HBM gives, as the wide card's
 KV: dict[str, KvKind] = {"source-u280": "fp16", CHANNELS: "int8"}
 """Of a model in FP16: as a layer, and as a whole token, were simulated."""
@@ -50,8 +51,10 @@ def source_card(plan: Plan, rank: int, commands: Sequence[Command]) -> CardTimin
     """The list of the board at `rank` on the card that the hardware source is, with channels where
     the overlay places columns."""
     rate = LINE_RATE if plan.overlay.channels else 1.0
+    onchip = ONCHIP if plan.overlay.channels else None
     costs = replace(card_costs(), lanes=SOURCE_LANES, line_rate=rate)
-    return CardTiming(plan, rank, commands, MEMORY_NS * 1e-9 * plan.overlay.clock_hz, costs)
+    latency = MEMORY_NS * 1e-9 * plan.overlay.clock_hz
+    return CardTiming(plan, rank, commands, latency, costs, onchip)
 
 
 class SourceTarget:

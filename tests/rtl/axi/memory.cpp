@@ -129,6 +129,20 @@ class Bench {
         return counts.cycles - before;
     }
 
+    // Cycles from a read of the on-chip buffer to its line, where nothing else is asked.
+    uint64_t onchip_cycles() {
+        alone_ = true;
+        offer_read(5, true);
+        while (!model_.read_ready) clock();
+        clock();
+        model_.read_valid = 0;
+        uint64_t cycles = 1;
+        for (; !model_.line_valid; cycles++) clock();
+        drain();
+        alone_ = false;
+        return cycles;
+    }
+
     // A line alone.
     void single(uint64_t line) { stream(line, 1); }
 
@@ -620,6 +634,7 @@ int main(int, char **given) {
         c.unmapped_pages);
     uint64_t cycles = bench.stream(0x100000, 1024);
     std::printf("\"stream\": %lu, \"stream_bursts\": %lu, ", cycles, bench.stream_bursts);
+    std::printf("\"onchip_cycles\": %lu, ", bench.onchip_cycles());
     for (uint32_t i = 0; i < 100; i++) bench.single(0x400 + 37 * i % 1000);
     std::printf("\"longest\": %lu}\n", bench.counts.longest);
     return 0;

@@ -35,6 +35,7 @@ class Card {
         unit->epoch = unit->step = 0;
         unit->link_up = 3;
         unit->list_boards = 0;
+        unit->held = 1;
         unit->rst = 1;
         unit->clk = 0;
         unit->eval();
@@ -55,17 +56,17 @@ class Card {
         std::memcpy(&unit->unit_line[0], &gather.command, sizeof gather.command);
         unit->unit_rows = static_cast<uint8_t>(gather.rows);
         unit->unit_announce = 1;
-        announced_ = gather;
-    }
-    void start() {
-        const Gather &gather = announced_;
-        unit->unit_start = 1;
         unit->list_rank = gather.list.rank;
         unit->list_boards = gather.list.boards;
         unit->list_ring = gather.list.ring;
         unit->port_next = gather.list.port_next;
         unit->port_previous = gather.list.port_previous;
         unit->stage_boards = gather.list.stage_boards;
+        announced_ = gather;
+    }
+    void start() {
+        const Gather &gather = announced_;
+        unit->unit_start = 1;
         unit->epoch = gather.epoch;
         unit->step = gather.step;
         buffer->go();

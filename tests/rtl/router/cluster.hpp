@@ -125,6 +125,7 @@ class Cluster {
         Board &board = boards_[b];
         VRouter &unit = *cards_[b]->unit;
         if (ended(b)) return;
+        if (random_.once_in(60)) announce(b);
         if (board.running) {
             look_at_segments(b);
             if (unit.result_valid && random_.once_in(3)) take(b);
@@ -134,18 +135,25 @@ class Cluster {
             board.pause--;
             return;
         }
-        size_t at = board.results.size();
         if (!board.announced) {
-            Gather gather = scene_.gathers[b][at];
-            gather.epoch = epoch_;
-            cards_[b]->announce(gather);
-            board.announced = true;
+            announce(b);
             if (random_.once_in(2)) return;
         }
         cards_[b]->start();
         board.running = true;
         board.announced = false;
         std::fill_n(board.looked, LORA_SEGMENTS, false);
+    }
+
+    // The next one, while another may still run.
+    void announce(uint32_t b) {
+        Board &board = boards_[b];
+        size_t at = board.results.size() + board.running;
+        if (board.announced || at == scene_.gathers[b].size()) return;
+        Gather gather = scene_.gathers[b][at];
+        gather.epoch = epoch_;
+        cards_[b]->announce(gather);
+        board.announced = true;
     }
 
     void take(uint32_t b) {

@@ -40,8 +40,11 @@ inline uint64_t measure(uint32_t boards, uint32_t rows, uint32_t columns, uint32
         gather.list.port_previous = 1;
         gather.rows = rows;
         cards[b]->announce(gather);
-        cards[b]->start();
     }
+    // as in a card, where a gather is announced when the one before has ended
+    for (uint64_t end = now + 10000; now < end; now++)
+        for (auto &card : cards) card->cycle(now);
+    for (auto &card : cards) card->start();
     auto over = [](const auto &card) { return card->unit->result_valid; };
     uint64_t began = now;
     for (; !std::all_of(cards.begin(), cards.end(), over); now++) {
