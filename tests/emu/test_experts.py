@@ -402,7 +402,7 @@ SIGMOID = [
     ({"b_line": 3 | 1 << 16}, "SIZE"),  # one of two experts, of which rows choose three
     ({"b_line": 2}, "SIZE"),
     ({"b_line": 0xFFFFFFFF}, "SIZE"),
-    ({"first": 2}, "SIZE"),
+    ({"first": 3}, "SIZE"),
     ({"scalar": 0}, "SIZE"),
     ({"scalar": float_bits(float("inf"))}, "SIZE"),
     ({"scalar": float_bits(float("nan"))}, "SIZE"),

@@ -15,10 +15,10 @@ struct gguf_tile { /* as lora_variant.row has them; `count` blocks, K is whole u
     uint32_t count;
 };
 
-/* A block, and the one that has what both share (lora_gguf_is_pair): pair[which] is the block. */
+/* A block, and of a pair of blocks (lora_gguf_is_pair) the first and the second, one of which it
+ * is; else all are the block. */
 struct gguf_pair {
-    const uint8_t *pair[2];
-    uint32_t which;
+    const uint8_t *block, *first, *second;
 };
 
 struct lora_gguf { /* `kind`: enum lora_gguf_block */
@@ -38,9 +38,8 @@ static inline int gguf_is_bytes(uint32_t kind) { return kind == LORA_GGUF_Q8_0; 
 /* Block `number` along K. */
 static inline struct gguf_pair gguf_pair_of(uint32_t kind, const uint8_t *const *blocks,
                                             uint32_t number) {
-    struct gguf_pair found = {{blocks[number], blocks[number]}, number % 2};
-    if (lora_gguf_is_pair(kind)) found.pair[1 - found.which] = blocks[number ^ 1u];
-    return found;
+    const uint32_t other = lora_gguf_is_pair(kind) ? 1u : 0;
+    return (struct gguf_pair){blocks[number], blocks[number & ~other], blocks[number | other]};
 }
 
 static inline uint32_t gguf_block_bytes(uint32_t kind) {

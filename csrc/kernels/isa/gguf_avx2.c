@@ -4,6 +4,8 @@
 #include "lanes_256.h"
 #include "gguf.h"
 
+#define VECTORS (LORA_BLOCK_N / LANES)
+
 #define KERNEL __attribute__((target("avx2,f16c,fma")))
 #define KERNEL_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
 
@@ -20,12 +22,15 @@ KERNEL_INLINE vec signed_bytes(const uint8_t *p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 KERNEL_INLINE vec and_vec(vec v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi32(mask)); }
-KERNEL_INLINE vec or_vec(vec a, vec b) { return _mm256_or_si256(a, b); }
 KERNEL_INLINE vec sub_vec(vec v, int less) { return _mm256_sub_epi32(v, _mm256_set1_epi32(less)); }
 KERNEL_INLINE vec right(vec v, const int bits) { return _mm256_srli_epi32(v, bits); }
 KERNEL_INLINE vec left(vec v, const int bits) { return _mm256_slli_epi32(v, bits); }
-KERNEL_INLINE vec joined_bits(vec low, vec high) {
-    return _mm256_or_si256(and_vec(low, 15), _mm256_andnot_si256(_mm256_set1_epi32(15), high));
+KERNEL_INLINE void signed_floats(__m256i bytes, float_vec v[VECTORS]) {
+    const __m128i halves[] = {_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)};
+    for (int i = 0; i < 2; i++) {
+        v[2 * i] = to_floats(_mm256_cvtepi8_epi32(halves[i]));
+        v[2 * i + 1] = to_floats(_mm256_cvtepi8_epi32(_mm_srli_si128(halves[i], 8)));
+    }
 }
 KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
     if (kind != LORA_GGUF_IQ4_NL && kind != LORA_GGUF_MXFP4)
@@ -35,9 +40,6 @@ KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
     __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning), q);
     __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(meaning + 8), q);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(left(q, 28)));
-}
-KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
-    return to_floats(sub_vec(and_vec(q, 31), (int)lora_gguf_offset(kind)));
 }
 KERNEL_INLINE float_vec with_exponent(vec v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(v, 23));

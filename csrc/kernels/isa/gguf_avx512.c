@@ -4,6 +4,8 @@
 #include "lanes_512.h"
 #include "gguf.h"
 
+#define VECTORS (LORA_BLOCK_N / LANES)
+
 #define KERNEL __attribute__((target(LANES_512_ISA ",fma")))
 #define KERNEL_INLINE __attribute__((target(LANES_512_ISA ",fma"), always_inline)) static inline
 
@@ -19,15 +21,13 @@ KERNEL_INLINE vec unsigned_bytes(const uint8_t *p) {
 KERNEL_INLINE vec signed_bytes(const uint8_t *p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
-KERNEL_INLINE vec and_vec(vec v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi32(mask)); }
-KERNEL_INLINE vec or_vec(vec a, vec b) { return _mm512_or_si512(a, b); }
 KERNEL_INLINE vec sub_vec(vec v, int less) { return _mm512_sub_epi32(v, _mm512_set1_epi32(less)); }
 KERNEL_INLINE vec right(vec v, const int bits) { return _mm512_srli_epi32(v, (unsigned)bits); }
-KERNEL_INLINE vec left(vec v, const int bits) { return _mm512_slli_epi32(v, (unsigned)bits); }
-KERNEL_INLINE vec joined_bits(vec low, vec high) {
-    return _mm512_ternarylogic_epi32(_mm512_set1_epi32(15), low, high, 0xca);
+KERNEL_INLINE void signed_floats(__m256i bytes, float_vec v[VECTORS]) {
+    v[0] = to_floats(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
+    v[1] = to_floats(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
 }
-/* Of each lane's index the permutations read no more bits. */
+/* Of each lane's index the permutation reads four bits. */
 KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
     static const float codebook[] = LORA_GGUF_CODEBOOK, e2m1[] = LORA_GGUF_E2M1;
     static const float whole[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0,  1,  2,  3,
@@ -36,14 +36,6 @@ KERNEL_INLINE float_vec four_floats(const uint32_t kind, vec q) {
                          : kind == LORA_GGUF_MXFP4 ? e2m1
                                                    : whole + 8 - lora_gguf_offset(kind);
     return _mm512_permutexvar_ps(q, _mm512_loadu_ps(first));
-}
-KERNEL_INLINE float_vec five_floats(const uint32_t kind, vec q) {
-    static const float whole[] = {-16, -15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5,
-                                  -4,  -3,  -2,  -1,  0,   1,   2,   3,  4,  5,  6,  7,
-                                  8,   9,   10,  11,  12,  13,  14,  15, 16, 17, 18, 19,
-                                  20,  21,  22,  23,  24,  25,  26,  27, 28, 29, 30, 31};
-    const float *first = whole + 16 - lora_gguf_offset(kind);
-    return _mm512_permutex2var_ps(_mm512_loadu_ps(first), q, _mm512_loadu_ps(first + 16));
 }
 KERNEL_INLINE float_vec with_exponent(vec v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(v, 23));

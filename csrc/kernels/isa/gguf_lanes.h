@@ -3,9 +3,9 @@
  *   KERNEL, KERNEL_INLINE      attributes of functions
  *   fused(a, b, sum), negated_fused(a, b, sum)   a*b + sum, a*b - sum
  *   unsigned_bytes(p), signed_bytes(p)           LANES of them as integers
- *   and_vec, or_vec, sub_vec, right(v, bits), left(v, bits)
- *   joined_bits(low, high)     the low four bits of one, the others of the other
- *   four_floats(kind, q), five_floats(kind, q)   what the lowest four or five bits mean
+ *   signed_floats(bytes, v)    32 of them as v[VECTORS]
+ *   right(v, bits)
+ *   four_floats(kind, q)       what the lowest four bits mean
  *   store_halves(p, f)         FP16(f)
  *   with_exponent(v), from_255(v)   2^(v - 127), 255 - v
  * Every function is made for a constant kind. */
@@ -13,9 +13,9 @@
 #include "segments.h"
 #include "unrolled.h"
 
-#define VECTORS (LORA_BLOCK_N / LANES)
 #define N LORA_BLOCK_N
 #define GGUF_AHEAD 4 /* blocks that are fetched before they are read */
+#define GROUP 16     /* columns of K that share a scale, at least */
 #define NEAR 16      /* steps of K of bytes that are in the first cache early */
 
 /* Of one group of 32 columns of K: by column, of the first and the second 16 of them. */
@@ -23,45 +23,95 @@ struct gguf_scaling {
     float_vec scale[2][VECTORS], minimum[2][VECTORS];
 };
 
+/* Of a block of a K type, for all its groups of `GROUP` columns along K: made at once, so that no
+ * group waits for its own. */
+struct gguf_scalings {
+    _Alignas(LORA_LINE_BYTES) float scale[LORA_BLOCK_K / GROUP][N],
+        minimum[LORA_BLOCK_K / GROUP][N];
+};
+
 KERNEL_INLINE float_vec halves_at(const uint8_t *p, const int v) {
     return load_halves((const uint16_t *)(const void *)p + v * LANES);
 }
 
-/* The 6-bit scales and minima of Q4_K and Q5_K. */
-KERNEL_INLINE void read_six(const uint32_t kind, const struct gguf_pair *block, uint32_t group,
-                            struct gguf_scaling *found) {
-    const uint8_t *low = block->pair[block->which] + gguf_scales(kind) + group * N;
-    const uint8_t *high = block->pair[block->which] + gguf_scales(kind) + 4 * N + group / 2 * N;
+KERNEL_INLINE __m256i bytes_at(const uint8_t *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+KERNEL_INLINE __m256i of_bytes(__m256i bytes, const int mask) {
+    return _mm256_and_si256(bytes, _mm256_set1_epi8((char)mask));
+}
+
+/* The 6-bit scales and minima of a group: the lower four bits of each from one byte, the upper two
+ * from its half of another. */
+KERNEL_INLINE void join_six(__m256i four, __m256i two, const uint32_t group, uint8_t scale[N],
+                            uint8_t minimum[N]) {
+    __m256i upper = of_bytes(group % 2 ? two : _mm256_slli_epi16(two, 4), 0x30);
+    __m256i other = of_bytes(group % 2 ? _mm256_srli_epi16(two, 2) : _mm256_slli_epi16(two, 2),
+                             0x30);
+    upper = _mm256_or_si256(upper, of_bytes(four, 15));
+    other = _mm256_or_si256(other, of_bytes(_mm256_srli_epi16(four, 4), 15));
+    _mm256_store_si256((__m256i *)(void *)scale, upper);
+    _mm256_store_si256((__m256i *)(void *)minimum, other);
+}
+
+/* Of Q4_K and Q5_K. */
+KERNEL_INLINE void read_sixes(const uint32_t kind, const struct gguf_pair *block,
+                              struct gguf_scalings *found) {
+    _Alignas(LORA_LINE_BYTES) uint8_t scales[LORA_BLOCK_K / GROUP][N],
+        minima[LORA_BLOCK_K / GROUP][N];
+    const uint8_t *low = block->block + gguf_scales(kind), *high = low + 4 * N;
+    UNROLLED
+    for (uint32_t group = 0; group < 4; group++)
+        join_six(bytes_at(low + group * N), bytes_at(high + group / 2 * N), group, scales[group],
+                 minima[group]);
     UNROLLED
     for (int v = 0; v < VECTORS; v++) {
-        vec four = unsigned_bytes(low + v * LANES), two = unsigned_bytes(high + v * LANES);
-        if (group % 2) two = right(two, 4);
-        vec scale = or_vec(and_vec(four, 15), left(and_vec(two, 3), 4));
-        vec minimum = or_vec(right(four, 4), left(and_vec(two, 12), 2));
-        found->scale[0][v] = mul(halves_at(block->pair[0] + gguf_shared(kind), v),
-                                 to_floats(scale));
-        found->minimum[0][v] = mul(halves_at(block->pair[1] + gguf_shared(kind), v),
-                                   to_floats(minimum));
+        float_vec d = halves_at(block->first + gguf_shared(kind), v);
+        float_vec dmin = halves_at(block->second + gguf_shared(kind), v);
+        UNROLLED
+        for (uint32_t group = 0; group < 4; group++) {
+            store_floats(found->scale[group] + v * LANES,
+                         mul(d, bytes_to_floats(scales[group] + v * LANES)));
+            store_floats(found->minimum[group] + v * LANES,
+                         mul(dmin, bytes_to_floats(minima[group] + v * LANES)));
+        }
     }
 }
 
 /* The scales of 8 bits for 16 columns each, and what K_MIXED has more. */
-KERNEL_INLINE void read_eight(const uint32_t kind, const uint8_t *d, uint32_t group,
-                              struct gguf_scaling *found) {
-    const uint8_t *scales = d + 2 * N + group * 2 * N, *dmin = d + 10 * N;
-    const uint8_t *minima = dmin + 2 * N + group * 2 * N;
+KERNEL_INLINE void read_eights(const uint32_t kind, const struct gguf_pair *block,
+                               struct gguf_scalings *found) {
+    const uint8_t *d = block->block + gguf_scales(kind);
+    const uint8_t *scales = d + 2 * N, *dmin = scales + 8 * N, *minima = dmin + 2 * N;
     UNROLLED
-    for (int i = 0; i < 2 * VECTORS; i++) {
-        const int half = i / VECTORS, v = i % VECTORS, at = half * N + v * LANES;
-        found->scale[half][v] = mul(halves_at(d, v), to_floats(signed_bytes(scales + at)));
-        if (lora_gguf_has_minima(kind))
-            found->minimum[half][v] = mul(halves_at(dmin, v), bytes_to_floats(minima + at));
+    for (int v = 0; v < VECTORS; v++) {
+        float_vec by = halves_at(d, v);
+        UNROLLED
+        for (uint32_t group = 0; group < 8; group++)
+            store_floats(found->scale[group] + v * LANES,
+                         mul(by, to_floats(signed_bytes(scales + group * N + v * LANES))));
+        if (!lora_gguf_has_minima(kind)) continue;
+        by = halves_at(dmin, v);
+        UNROLLED
+        for (uint32_t group = 0; group < 8; group++)
+            store_floats(found->minimum[group] + v * LANES,
+                         mul(by, bytes_to_floats(minima + group * N + v * LANES)));
     }
 }
 
+KERNEL_INLINE void read_scalings(const uint32_t kind, const struct gguf_pair *block,
+                                 struct gguf_scalings *found) {
+    if (lora_gguf_has_upper(kind)) read_eights(kind, block, found);
+    else if (lora_gguf_is_super(kind)) read_sixes(kind, block, found);
+}
+
+/* Of the group of 32 columns `group`; `all` is read for K types alone. */
 KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair *block,
-                                     uint32_t group, struct gguf_scaling *found) {
-    const uint8_t *d = block->pair[block->which] + gguf_scales(kind);
+                                     const struct gguf_scalings *all, uint32_t group,
+                                     struct gguf_scaling *found) {
+    const uint8_t *d = block->block + gguf_scales(kind);
+    const uint32_t each = lora_gguf_has_upper(kind) ? 2 : 1;
     if (kind == LORA_GGUF_MXFP4) {
         UNROLLED
         for (int v = 0; v < VECTORS; v++)
@@ -69,32 +119,48 @@ KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair
                 sub_vec(unsigned_bytes(d + group * N + v * LANES), 1));
         return;
     }
-    if (lora_gguf_has_upper(kind)) read_eight(kind, d, group, found);
-    else if (lora_gguf_is_super(kind)) read_six(kind, block, group, found);
-    else {
-        UNROLLED
-        for (int v = 0; v < VECTORS; v++) {
-            found->scale[0][v] = halves_at(d + group * 2 * N, v);
+    UNROLLED
+    for (uint32_t i = 0; i < each * VECTORS; i++) {
+        const uint32_t half = i / VECTORS, v = i % VECTORS, at = group * each + half;
+        if (lora_gguf_is_super(kind)) {
+            found->scale[half][v] = load_floats(all->scale[at] + v * LANES);
             if (lora_gguf_has_minima(kind))
-                found->minimum[0][v] = sub(splat(-0.0f), halves_at(d + (group + 4) * 2 * N, v));
+                found->minimum[half][v] = load_floats(all->minimum[at] + v * LANES);
+        } else {
+            found->scale[0][v] = halves_at(d + group * 2 * N, (int)v);
+            if (lora_gguf_has_minima(kind))
+                found->minimum[0][v] = sub(splat(-0.0f),
+                                           halves_at(d + (group + 4) * 2 * N, (int)v));
         }
     }
 }
 
-/* v of a step of K from the byte with two of them. `high`: the byte with what is above four bits;
- * `at` is k within the group, a constant as `kind` is. */
-KERNEL_INLINE float_vec value_of(const uint32_t kind, vec pair, vec high, const uint32_t at) {
-    const int bits = lora_gguf_has_fifth(kind) ? (int)(at % 8) : (int)(at % 4 * 2);
-    vec q = at % 2 ? right(pair, 4) : pair;
-    if (!lora_gguf_has_fifth(kind) && !lora_gguf_has_upper(kind)) return four_floats(kind, q);
-    q = joined_bits(q, bits < 4 ? left(high, 4 - bits) : right(high, bits - 4));
-    if (lora_gguf_has_fifth(kind)) return five_floats(kind, q);
-    return to_floats(sub_vec(and_vec(q, 63), (int)lora_gguf_offset(kind)));
+/* v of the step of K at k, of all columns, of kinds with five or six bits: joined while they are
+ * bytes. `at` is k within the group, a constant as `kind` is. */
+KERNEL_INLINE __m256i joined_bytes(const uint32_t kind, const uint8_t *block, uint32_t k,
+                                   const uint32_t at) {
+    const int each = lora_gguf_has_fifth(kind) ? 8
+                                               : 4; /* steps a byte of what is above four bits */
+    const int mask = lora_gguf_has_fifth(kind) ? 0x10 : 0x30;
+    const int place = (int)(at % (uint32_t)each) * (8 / each);
+    __m256i low = bytes_at(block + k / 2 * N);
+    __m256i high = bytes_at(block + GGUF_HIGH + k / (uint32_t)each * N);
+    if (at % 2) low = _mm256_srli_epi16(low, 4);
+    high = place < 4 ? _mm256_slli_epi16(high, 4 - place) : _mm256_srli_epi16(high, place - 4);
+    __m256i v = _mm256_or_si256(of_bytes(low, 15), of_bytes(high, mask));
+    if (lora_gguf_offset(kind) == 0) return v;
+    return _mm256_sub_epi8(v, _mm256_set1_epi8((char)lora_gguf_offset(kind)));
 }
 
 /* v of two steps of K, k even and the next. */
-KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const vec *high,
+KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *block, uint32_t k,
                               const uint32_t at, float_vec v[2][VECTORS]) {
+    const uint8_t *values = block + (gguf_is_bytes(kind) ? k * N : k / 2 * N);
+    if (lora_gguf_has_fifth(kind) || lora_gguf_has_upper(kind)) {
+        signed_floats(joined_bytes(kind, block, k, at), v[0]);
+        signed_floats(joined_bytes(kind, block, k, at + 1), v[1]);
+        return;
+    }
     UNROLLED
     for (int j = 0; j < VECTORS; j++) {
         if (gguf_is_bytes(kind)) {
@@ -102,8 +168,8 @@ KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const 
             v[1][j] = to_floats(signed_bytes(values + N + j * LANES));
         } else {
             vec pair = unsigned_bytes(values + j * LANES);
-            v[0][j] = value_of(kind, pair, high[j], at);
-            v[1][j] = value_of(kind, pair, high[j], at + 1);
+            v[0][j] = four_floats(kind, pair);
+            v[1][j] = four_floats(kind, right(pair, 4));
         }
     }
 }
@@ -111,20 +177,8 @@ KERNEL_INLINE void two_values(const uint32_t kind, const uint8_t *values, const 
 /* Eight steps of K, of which `at` is the first one's place in its group. */
 KERNEL_INLINE void eight_values(const uint32_t kind, const uint8_t *block, uint32_t k,
                                 const uint32_t at, float_vec v[8][VECTORS]) {
-    const uint8_t *high = block + GGUF_HIGH;
-    vec bits[VECTORS];
     UNROLLED
-    for (uint32_t i = 0; i < 8; i += 2) {
-        UNROLLED
-        for (int j = 0; j < VECTORS; j++) {
-            if (lora_gguf_has_fifth(kind) && i == 0)
-                bits[j] = unsigned_bytes(high + k / 8 * N + j * LANES);
-            if (lora_gguf_has_upper(kind) && i % 4 == 0)
-                bits[j] = unsigned_bytes(high + (k + i) / 4 * N + j * LANES);
-        }
-        const uint8_t *values = block + (gguf_is_bytes(kind) ? (k + i) * N : (k + i) / 2 * N);
-        two_values(kind, values, bits, at + i, v + i);
-    }
+    for (uint32_t i = 0; i < 8; i += 2) two_values(kind, block, k + i, at + i, v + i);
 }
 
 /* A weight before it is rounded to FP16. */
@@ -136,10 +190,12 @@ KERNEL_INLINE float_vec weight(const uint32_t kind, const struct gguf_scaling *s
 }
 
 KERNEL_INLINE void widen_kind(const uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
-    const uint8_t *values = block->pair[block->which];
+    const uint8_t *values = block->block;
+    struct gguf_scalings all;
+    read_scalings(kind, block, &all);
     for (uint32_t unit = 0; unit < LORA_BLOCK_K; unit += LORA_UNIT_COLUMNS) {
         struct gguf_scaling scaling;
-        read_gguf_scaling(kind, block, unit / LORA_UNIT_COLUMNS, &scaling);
+        read_gguf_scaling(kind, block, &all, unit / LORA_UNIT_COLUMNS, &scaling);
         UNROLLED
         for (uint32_t at = 0; at < LORA_UNIT_COLUMNS; at += 8) {
             float_vec v[8][VECTORS];
@@ -219,9 +275,10 @@ KERNEL_INLINE void add_power_unit(const uint8_t *values, uint32_t k, const float
     for (int j = 0; j < VECTORS; j++) sum[j] = mul(sum[j], with_exponent(sub_vec(e[j], 1)));
 }
 
-KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block, uint32_t k,
-                            const float *x, const uint8_t *fetched, float_vec sum[VECTORS]) {
-    const uint8_t *values = block->pair[block->which];
+KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block,
+                            const struct gguf_scalings *all, uint32_t k, const float *x,
+                            const uint8_t *fetched, float_vec sum[VECTORS]) {
+    const uint8_t *values = block->block;
     const uint32_t each = gguf_is_bytes(kind) ? 1 : 2; /* values a byte */
     if (kind == LORA_GGUF_MXFP4) {
         add_power_unit(values, k, x, fetched, sum);
@@ -229,7 +286,7 @@ KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block, 
     }
     struct gguf_scaling scaling;
     float_vec down[VECTORS], up[VECTORS];
-    read_gguf_scaling(kind, block, k / LORA_UNIT_COLUMNS, &scaling);
+    read_gguf_scaling(kind, block, all, k / LORA_UNIT_COLUMNS, &scaling);
     UNROLLED
     for (int j = 0; j < VECTORS; j++) { /* both are exact where d is FP16 */
         down[j] = mul(scaling.scale[0][j], splat(-8191.0f));
@@ -253,13 +310,18 @@ KERNEL_INLINE void add_unit(const uint32_t kind, const struct gguf_pair *block, 
 
 KERNEL_INLINE void row_kind(const uint32_t kind, const struct gguf_tile *tile, float *out) {
     float_vec sums[LORA_SEGMENTS][VECTORS];
+    struct gguf_scalings all;
+    uint32_t read = UINT32_MAX; /* the block whose scales `all` has */
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         float_vec sum[VECTORS];
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sum[v] = zero_floats();
         for (uint32_t k = tile->starts[s]; k < tile->starts[s + 1]; k += LORA_UNIT_COLUMNS) {
             const struct gguf_pair block = gguf_pair_of(kind, tile->blocks, k / LORA_BLOCK_K);
-            add_unit(kind, &block, k % LORA_BLOCK_K, tile->x + k, fetched_unit(kind, tile, k), sum);
+            if (k / LORA_BLOCK_K != read) read_scalings(kind, &block, &all);
+            read = k / LORA_BLOCK_K;
+            add_unit(kind, &block, &all, k % LORA_BLOCK_K, tile->x + k, fetched_unit(kind, tile, k),
+                     sum);
         }
         UNROLLED
         for (int v = 0; v < VECTORS; v++) sums[s][v] = sum[v];

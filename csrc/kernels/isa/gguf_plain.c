@@ -24,7 +24,7 @@ static float half(const uint8_t *halves, uint32_t i) {
 /* Scale and minimum of the weight at (k, n). */
 static void scaling(uint32_t kind, const struct gguf_pair *block, uint32_t k, uint32_t n,
                     float *scale, float *minimum) {
-    const uint8_t *d = block->pair[block->which] + gguf_scales(kind);
+    const uint8_t *d = block->block + gguf_scales(kind);
     uint32_t group = k / 32;
     *minimum = 0;
     if (lora_gguf_has_upper(kind)) {
@@ -44,12 +44,12 @@ static void scaling(uint32_t kind, const struct gguf_pair *block, uint32_t k, ui
     }
     const uint8_t *low = d, *high = low + 4 * N;
     uint32_t four = low[group * N + n], two = high[group / 2 * N + n] >> group % 2 * 4;
-    *scale = half(block->pair[0] + gguf_shared(kind), n) * (float)((four & 15) | (two & 3) << 4);
-    *minimum = half(block->pair[1] + gguf_shared(kind), n) * (float)(four >> 4 | (two & 12) << 2);
+    *scale = half(block->first + gguf_shared(kind), n) * (float)((four & 15) | (two & 3) << 4);
+    *minimum = half(block->second + gguf_shared(kind), n) * (float)(four >> 4 | (two & 12) << 2);
 }
 
 static void widen(uint32_t kind, const struct gguf_pair *block, uint16_t *wide) {
-    const uint8_t *values = block->pair[block->which];
+    const uint8_t *values = block->block;
     for (uint32_t k = 0; k < LORA_BLOCK_K; k++)
         for (uint32_t n = 0; n < N; n++) {
             float scale, minimum;

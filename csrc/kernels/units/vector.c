@@ -46,13 +46,14 @@ static int token_column(const struct row_work *w, uint32_t token) {
         return LORA_ERR_OPCODE;
     if (m.merge == 0 || m.bank_count == 0 || m.k % unit) return LORA_ERR_SIZE;
     for (uint64_t i = 0; i < count; i++) {
-        struct gguf_pair block = {{NULL, NULL}, i % 2};
+        const uint8_t *pair[2];
         for (uint64_t b = 0; b < 2; b++) {
             uint64_t offset, of = lora_gguf_is_pair(kind) ? (i & ~1ull) + b : i;
             uint32_t bank = lora_block_place(&m, token / LORA_BLOCK_N * count + of, &offset);
-            block.pair[b] = call_at(call, bank, offset, size, 2);
-            if (!block.pair[b]) return LORA_ERR_ADDRESS;
+            pair[b] = call_at(call, bank, offset, size, 2);
+            if (!pair[b]) return LORA_ERR_ADDRESS;
         }
+        const struct gguf_pair block = {pair[i % 2], pair[0], pair[1]};
         uint32_t left = m.k - (uint32_t)i * LORA_BLOCK_K;
         w->job->variant->gguf->widen(kind, &block, wide);
         for (uint32_t k = 0; k < LORA_BLOCK_K; k++)

@@ -328,7 +328,8 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
             fields |= {"scalar": float_bits(activate.limit), "extra": float_bits(activate.alpha)}
         half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
         fields |= part.address("z", half)
-        fields["scalar"] = 0 if activate.scale == 1 else float_bits(activate.scale)
+        if activate.scale != 1:
+            fields["scalar"] = float_bits(activate.scale)
     else:
         op = ACTIVATIONS[activate.kind]
         fields["extra"] = 2 if activate.kind == "relu2" else 0
