@@ -11,7 +11,7 @@ extern "C" {
 #define LORA_RTL_VERSION 6 /* of this interface */
 
 #define LORA_RTL_WEIGHTS 16
-#define LORA_RTL_OPERATIONS 32
+#define LORA_RTL_OPERATIONS 64
 #define LORA_RTL_CACHES 4
 #define LORA_RTL_STATES 64
 

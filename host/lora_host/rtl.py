@@ -32,7 +32,7 @@ class _Counts(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_uint64) for name in _COUNTS),
         ("by_weights", _PAIR * 16),
-        ("by_operation", _PAIR * 32),
+        ("by_operation", _PAIR * 64),
         ("by_cache", _PAIR * 4),
     ]
 

@@ -56,6 +56,7 @@ def test_a_value_written_by_numpy_is_read_by_c() -> None:
 
 def test_a_library_of_another_abi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     native._module.cache_clear()
+    native.lib.cache_clear()
     monkeypatch.setattr(native, "ABI_NUMBER", 5)
     with pytest.raises(errors.OverlayError, match="ABI 4 found, 5 expected"):
         native.lib()

@@ -71,7 +71,7 @@ def test_slopes_and_windows_of_a_tree(runner: Runner, kind: int, window: int) ->
 
 
 @pytest.mark.parametrize(
-    "fields", [{"slope_kind": 3}, {"slope_kind": 1, "slope_bank": 9}], ids=["kind", "bank"]
+    "fields", [{"slope_kind": 4}, {"slope_kind": 1, "slope_bank": 9}], ids=["kind", "bank"]
 )
 def test_slopes_that_are_not_there_are_refused(fields: dict[str, int]) -> None:
     tool = Attention(Rig(runner=run_native), 32, kv_heads=1)
