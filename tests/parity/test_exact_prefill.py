@@ -256,6 +256,7 @@ def test_every_kind_of_operation_is_computed() -> None:
         ops.AddGated,
         ops.Recur,
         ops.GateHeads,
+        ops.NormGroups,
     }  # when the engine opens
     assert set(STEPS) == set(ops.KINDS) - refused
 

@@ -94,6 +94,12 @@ USES_A = (
 )
 USES_B = ("EMBED", "EMBED_SCALED", "ADD_POSITION", "LN_APPLY")
 IN_Y = ("SCALE", "SOFTCAP", "ARGMAX")
+# Fields whose other values the source does not know: heads of a width of their own, a factor of
+# SwiGLU, squares.
+NOT_IN_SOURCE: dict[str, dict[str, int]] = {
+    "HEAD_SUMS": {"b_line": 0}, "RMS_ROW": {"b_line": 0}, "SWIGLU": {"scalar": 0},
+    "RELU": {"extra": 32},
+}  # fmt: skip
 
 
 def vector_command(cases: Cases, name: str) -> dict[str, Any]:
@@ -129,6 +135,8 @@ def vector_command(cases: Cases, name: str) -> dict[str, Any]:
         "y_bank": one.choice((ONCHIP, CONTROL)), "a_bank": TABLES, "b_bank": TABLES,
         "a_line": 0x40, "b_line": 0x80, "scalar": one.choice((0x3F800000, 0x3DCCCCCD)),
     }  # fmt: skip
+    if name in NOT_IN_SOURCE:
+        fields |= NOT_IN_SOURCE[name]
     if name in ("LN_APPLY", "RMS_APPLY") and one.random() < 0.5:
         fields["a_bank"] = NO_BANK
     if name in USES_B and one.random() < 0.5 and name != "ADD_POSITION":
@@ -180,7 +188,7 @@ def spoil(cases: Cases, name: str, fields: dict[str, Any]) -> bool:
         fields["y_bank"] = one.choice((UNRESERVED, 64, NO_BANK))
         late = fields["y_bank"] == UNRESERVED
     elif kind == "table":
-        which = one.choice("ab")
+        which = "a" if name in ROW_HEADS else one.choice("ab")
         if one.random() < 0.5 and name != "EMBED" and name != "EMBED_SCALED":
             fields[f"{which}_bank"] = one.choice((UNRESERVED, 64, 200))
             late = fields[f"{which}_bank"] == UNRESERVED
@@ -309,7 +317,7 @@ def spoil_attention(cases: Cases, fields: dict[str, Any]) -> bool:
     elif kind == "place":
         fields[one.choice(("q_offset", "q_stride", "y_offset", "y_stride"))] += 1
     elif kind == "slope":
-        fields["slope_kind"] = one.choice((3, 255))
+        fields["slope_kind"] = one.choice((4, 255))
     elif kind == "slope_table":
         bank = one.choice((UNRESERVED, 64, 255, TABLES))
         fields["slope_bank"], fields["slope_line"] = bank, BIG
