@@ -117,7 +117,7 @@ static void tokens_in_blocks(union record *c, uint32_t packed, uint32_t line) {
     c[EMBED_AT].vector.a_line = line;
 }
 SPOIL(token_blocks_fp16, tokens_in_blocks(c, 0x010101, 0))
-SPOIL(token_blocks_unknown, tokens_in_blocks(c, 0xb60101, 0))
+SPOIL(token_blocks_unknown, tokens_in_blocks(c, 0xc60101, 0))
 SPOIL(token_blocks_cut, tokens_in_blocks(c, 0x560101, 0))
 SPOIL(token_blocks_no_merge, tokens_in_blocks(c, 0x160001, 0))
 SPOIL(token_blocks_no_bank, tokens_in_blocks(c, 0x160100, 0))
