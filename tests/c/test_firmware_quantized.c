@@ -38,7 +38,7 @@ CHANGE(fp16_group, weights(m, 0x51))
 CHANGE(type_two, weights(m, 2))
 CHANGE(type_seven, weights(m, 0x77))
 CHANGE(gguf_zero, weights(m, 0x06))
-CHANGE(gguf_eleven, weights(m, 0xb6))
+CHANGE(gguf_twelve, weights(m, 0xc6))
 CHANGE(no_group, weights(m, 4))
 CHANGE(group_16, weights(m, 0x44))
 CHANGE(group_256, weights(m, 0x85))
@@ -236,7 +236,7 @@ static const struct quantized changes[] = {
     {"weight type 2", type_two, LORA_ERR_OPCODE, MATRIX_AT},
     {"weight type 7", type_seven, LORA_ERR_OPCODE, MATRIX_AT},
     {"GGUF block 0", gguf_zero, LORA_ERR_OPCODE, MATRIX_AT},
-    {"GGUF block 11", gguf_eleven, LORA_ERR_OPCODE, MATRIX_AT},
+    {"GGUF block 12", gguf_twelve, LORA_ERR_OPCODE, MATRIX_AT},
     {"W4A8 without group", no_group, LORA_ERR_OPCODE, MATRIX_AT},
     {"groups of 16", group_16, LORA_ERR_OPCODE, MATRIX_AT},
     {"groups of 256", group_256, LORA_ERR_OPCODE, MATRIX_AT},
