@@ -77,6 +77,7 @@ def test_values_that_are_no_numbers_stay_so() -> None:
         SamplingParams(temperature=0.7),
         SamplingParams(temperature=2.0, top_k=199, min_p=0.02),
         SamplingParams(temperature=3.0, top_k=60),
+        SamplingParams(temperature=3.0, top_k=10**30),
         SamplingParams(temperature=1.3, top_k=5),
         SamplingParams(temperature=1e-45, top_p=0.8),
         SamplingParams(temperature=0.9, top_k=9, top_p=0.9, min_p=0.05),

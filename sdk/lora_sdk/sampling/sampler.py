@@ -67,7 +67,8 @@ class Sampler:
         params = self.params
         if params.greedy or params.logprobs is not None or not self._unprocessed:
             return None
-        return select.filters_of(params.temperature, params.top_k, params.top_p, params.min_p)
+        top_k = min(params.top_k, self.vocabulary)  # a caller's may be any whole number
+        return select.filters_of(params.temperature, top_k, params.top_p, params.min_p)
 
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
