@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,7 +41,6 @@ from .sim import Cards
 from .unpacked import unpacked
 
 NO_SLOT = 0xFFFFFFFF
-_BYTES = itemgetter(1)
 
 
 class Cluster:
@@ -192,7 +190,7 @@ class Cluster:
 
     def read_each(self, bank: int, parts: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint8]:
         """What each board has at its (offset, bytes) of a bank, one after another."""
-        data = np.empty(sum(map(_BYTES, parts)), np.uint8)
+        data = np.empty(sum([size for _, size in parts]), np.uint8)
         out, count = self._ffi.from_buffer(data), len(parts)
         self._handle.call("read_each", bank, self._ffi.new("struct lora_part[]", parts), count, out)
         return data

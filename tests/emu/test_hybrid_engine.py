@@ -4,6 +4,7 @@ drafted for, moved to the host or recovered are those of plain runs."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk import Engine, Result, SamplingParams
+from lora_sdk.model.config import load_config
+from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.step.tree_shape import TreeShape
 from tests.few_pages import few_pages
@@ -129,3 +132,12 @@ def test_what_has_no_state_is_refused(folder_of: Callable[[str], Path]) -> None:
             engine.export_kv(sequence)
     with pytest.raises(RequestError, match="the hardware source has no layers without attention"):
         Engine(folder_of("lfm2"), kernels="rtl")
+    dense = replace(load_config(folder_of("lfm2")), recurrent=None)
+    for change, what in (
+        ({"activation": "relu2"}, "squared ReLU"),
+        ({"without_mixer": frozenset({1})}, "layers without attention"),
+    ):
+        options = EngineOptions(folder_of("lfm2"), kernels="rtl")
+        with pytest.raises(RequestError, match=f"the hardware source has no {what}"):
+            options.held(replace(dense, **change))
+        assert EngineOptions(folder_of("lfm2")).held(replace(dense, **change)) is not None

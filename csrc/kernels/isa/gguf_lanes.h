@@ -139,9 +139,8 @@ KERNEL_INLINE void read_gguf_scaling(const uint32_t kind, const struct gguf_pair
  * bytes. `at` is k within the group, a constant as `kind` is. */
 KERNEL_INLINE __m256i joined_bytes(const uint32_t kind, const uint8_t *block, uint32_t k,
                                    const uint32_t at) {
-    const int each = lora_gguf_has_fifth(kind) ? 8
-                                               : 4; /* steps a byte of what is above four bits */
-    const int mask = lora_gguf_has_fifth(kind) ? 0x10 : 0x30;
+    const int fifth = lora_gguf_has_fifth(kind), mask = fifth ? 0x10 : 0x30;
+    const int each = fifth ? 8 : 4; /* steps a byte of what is above four bits */
     const int place = (int)(at % (uint32_t)each) * (8 / each);
     __m256i low = bytes_at(block + k / 2 * N);
     __m256i high = bytes_at(block + GGUF_HIGH + k / (uint32_t)each * N);

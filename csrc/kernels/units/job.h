@@ -144,7 +144,7 @@ int lora_adapter_begin(struct lora_job *job);
 int lora_experts_begin(struct lora_job *job);
 int lora_recurrence_begin(struct lora_job *job);
 /* gated_delta.c; the job's command, x and y are set. */
-int lora_recurrent_state_begin(struct lora_job *job); /* gated_delta.c */
+int lora_recurrent_state_begin(struct lora_job *job);
 /* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
 int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
 /* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */

@@ -452,7 +452,7 @@ class KvCache:
         start = len(owner.tokens)
         owner.check_path(sequence, path)
         end = start + len(path)
-        if end > min(self.context, len(owner.pages) * PAGE_POSITIONS):
+        if end > min(self.context, len(owner.pages) * PAGE_POSITIONS):  # most fit in their pages
             self.grow(sequence, end)
         self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
         for slot in path:

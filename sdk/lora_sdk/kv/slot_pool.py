@@ -38,10 +38,7 @@ class SlotPool:
                 f"{count} scratch slots requested, {len(self.free)} of {self.total} are "
                 "free; commit or drop uncommitted rows, and run a step"
             )
-        slots = []
-        for _ in range(count):
-            slots.append(self.free.popleft())
-        return slots
+        return [self.free.popleft() for _ in range(count)]
 
     def is_taken(self, slot: int) -> bool:
         """Whether a slot is neither free nor about to be: taken, or with a row."""

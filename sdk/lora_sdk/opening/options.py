@@ -33,6 +33,12 @@ SWITCH = ("on", "off")
 PREFILL_MODES = ("exact", "fast")
 CHOOSERS = ("boards", "host")
 KV_AUTO = "auto"  # as the checkpoint defines
+NOT_IN_SOURCE: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
+    ("mixture of experts", lambda c: c.experts is not None),
+    ("layers without attention", lambda c: c.recurrent is not None or bool(c.without_mixer)),
+    ("squared ReLU", lambda c: c.activation == "relu2"),
+)
+"""What the hardware source has no units for, in words, and whether a model needs it."""
 
 Progress = Callable[[int, int], None]
 """Called while weights load with (bytes placed so far, total bytes)."""
@@ -312,25 +318,19 @@ class EngineOptions:
 
     def held(self, config: ModelConfig) -> ModelConfig:
         """A model as these boards may hold it. No hardware source multiplies the blocks of GGUF
-        files, so an overlay that lists them is chosen for emulated units alone. RequestError: a
-        mixture of experts, or layers without attention, on other boards, since no hardware source
-        has units for them."""
+        files, so an overlay that lists them is chosen for emulated units alone. RequestError: on
+        other boards, what no hardware source has units for, NOT_IN_SOURCE."""
         from lora_host.device_uri import board_type
         from lora_sdk.model.quantization import without_blocks
 
         emulated = all(board_type(uri) == "emulated" for uri in self.uris)
         modelled = emulated and self.kernels != "rtl"
-        if config.experts is not None and not modelled:
+        missing = [what for what, needs in NOT_IN_SOURCE if needs(config)]
+        if missing and not modelled:
             found = "kernels 'rtl'" if emulated else ", ".join(self.uris)
             raise RequestError(
-                f"{config.architecture}: the hardware source has no mixture of experts, and {found}"
-                " would need it; use emulated boards with kernels 'native' or 'numpy'"
-            )
-        if config.recurrent is not None and not modelled:
-            found = "kernels 'rtl'" if emulated else ", ".join(self.uris)
-            raise RequestError(
-                f"{config.architecture}: the hardware source has no layers without attention, and"
-                f" {found} would need them; use emulated boards with kernels 'native' or 'numpy'"
+                f"{config.architecture}: the hardware source has no {missing[0]}, which {found} "
+                "would need; use emulated boards with kernels 'native' or 'numpy'"
             )
         known = self.overlay is not None or modelled
         return config if known and self.gguf_weights == "blocks" else without_blocks(config)

@@ -144,7 +144,7 @@ class Runner:
         hidden: list[int] = []
         logits = argmax = final = False
         for index, row in enumerate(rows):
-            if row.want_logits or row.want_argmax or row.want_final:
+            if row.selected:
                 chosen.append(index)
             if row.want_hidden:
                 hidden.append(index)
