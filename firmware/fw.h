@@ -61,6 +61,7 @@ struct fw_list {
     uint32_t kv_committed, kv_stored; /* layers, up to the last one that its commands name */
     uint32_t ballot;                  /* index of its BALLOT, FW_NONE without */
     uint32_t received, passed; /* of its gathers FROM_PREVIOUS and TO_NEXT, FW_NONE without */
+    uint32_t states;           /* whether a RECURRENCE keeps one behind full pages */
     struct lora_command ballot_command;
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
     uint32_t seal[FW_CHUNKS];

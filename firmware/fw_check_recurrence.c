@@ -61,6 +61,7 @@ uint32_t fw_check_recurrence(struct fw *fw, const struct lora_list *list,
         check_range(fw, recurrence_kept(c), 1, MAX_COLUMNS / list->kv_heads) == FW_FAILED ||
         check_planes(fw, list, c) == FW_FAILED)
         return FW_FAILED;
+    if (c->form != LORA_RECURRENCE_SHORT_CONV) fw->list->states = 1;
     uint32_t values = recurrence_values(c) * list->kv_heads;
     if (check_range(fw, c->y_first, 0, values) == FW_FAILED ||
         check_range(fw, c->y_columns, 0, values - c->y_first) == FW_FAILED)

@@ -1,7 +1,8 @@
 /* STEP: the header's KV operations, in order. TABLE and LENGTH are table work, done here; the data
  * of COPY and COMMIT is moved by the list's KV_COMMIT command, which walks the operations itself.
  * It finds a commit's pages in the page table, so where a later TABLE would change an entry that an
- * earlier commit still needs, the moves so far are run first. */
+ * earlier commit still needs, the moves so far are run first. RECURRENCE sees no operation that was
+ * moved so: none of them may be a commit behind whose pages it computes a state. */
 #include "fw.h"
 
 void fw_commits_reset(struct fw *fw) { fw_zero(fw->commits_seen, sizeof fw->commits_seen); }
@@ -128,10 +129,26 @@ static void hand_over(struct fw *fw) {
     fw->state.kv_op_count = fw->scan_kv - fw->moved_kv;
 }
 
+static void load_op(const struct fw *fw, uint32_t number, struct lora_kv_op *op) {
+    uint32_t offset = fw->header.kv_ops_offset + number * (uint32_t)sizeof *op;
+    hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, op, sizeof *op);
+}
+
+static uint32_t check_states(struct fw *fw) {
+    for (uint32_t i = fw->moved_kv; fw->list->states && i < fw->scan_kv; i++) {
+        struct lora_kv_op op;
+        load_op(fw, i, &op);
+        if (op.kind == LORA_KV_COMMIT &&
+            (op.a + op.c) / LORA_TILE_POSITIONS != op.a / LORA_TILE_POSITIONS)
+            return fw_fail(fw, LORA_ERR_KV, LORA_KV_TABLE, LORA_KV_COMMIT);
+    }
+    return FW_MORE;
+}
+
 static uint32_t begin_move(struct fw *fw) {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_DMA];
     const struct lora_command *command = fw_fetch(fw, fw->list->kv_commit);
-    if (command == 0) return FW_FAILED;
+    if (command == 0 || check_states(fw) == FW_FAILED) return FW_FAILED;
     hand_over(fw);
     fw_copy(&cursor->command, command, sizeof cursor->command);
     cursor->command.body[0] = 0; /* all layers, whichever the first KV_COMMIT has */
@@ -153,8 +170,7 @@ uint32_t fw_step_kv_move(struct fw *fw) {
 }
 
 static uint32_t read_op(struct fw *fw, struct lora_kv_op *op) {
-    uint32_t offset = fw->header.kv_ops_offset + fw->scan_kv * (uint32_t)sizeof *op;
-    hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, op, sizeof *op);
+    load_op(fw, fw->scan_kv, op);
     fw->error.row = fw->scan_kv; /* the operation's number, until it is accepted */
     if (op->sequence >= fw->list->header.max_sequences)
         return fw_fail(fw, LORA_ERR_KV, op->sequence, fw->list->header.max_sequences);

@@ -8,7 +8,7 @@ static void begin_entry(struct fw *fw, struct fw_list *entry) {
         fw->undo_count = 0; /* its page table may lie elsewhere from now on */
     entry->offset = fw->block_offset;
     entry->kv_commit = entry->ballot = FW_NONE;
-    entry->kv_committed = entry->kv_stored = 0;
+    entry->kv_committed = entry->kv_stored = entry->states = 0;
     entry->received = entry->passed = FW_NONE;
     fw->list = entry;
     fw->scan = 0;

@@ -283,3 +283,20 @@ def test_what_boards_cannot_share_is_refused(folder_of: Callable[[str], Path]) -
                          (replace(config, residual="parallel"), "parallel residual")):  # fmt: skip
         with pytest.raises(ModelError, match=match):
             describe(other)
+
+
+@pytest.mark.parametrize(("name", "refused"), [("granitemoehybrid", True), ("lfm2", False)])
+def test_boards_refuse_a_header_that_would_lose_a_state(
+    name: str, refused: bool, folder_of: Callable[[str], Path]
+) -> None:
+    """A table that changes behind a commit that fills a page; short convolutions have no state."""
+    with open_runner(folder_of(name), 1) as runner:
+        driver = Driver(runner)
+        driver.step({0: tokens_of(name)[:35]})
+        path = driver.sequences[0].pending
+        ops = [KvOp.commit(0, 0, 0, len(path)), KvOp.table(0, 1, runner.plan.page_count - 1)]
+        if refused:
+            with pytest.raises(CommandError, match="KV"):
+                runner.step([], ops, path)
+        else:
+            runner.step([], ops, path)

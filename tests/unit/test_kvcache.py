@@ -297,19 +297,40 @@ def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObj
     check_random_calls(data, Bench(pages=1 + 14, scratch=24))
 
 
-@pytest.mark.parametrize("states", [False, True])
-def test_a_commit_that_fills_a_page_ends_its_header(states: bool) -> None:
-    """Where boards compute states behind pages; others hold all that fits."""
-    queue = HeaderQueue(8, states)
-    queue.add(KvOp.table(0, 1, 5))
-    queue.add(KvOp.commit(0, 20, 0, 15), range(15))
-    queue.add(KvOp.length(0, 0))
-    for tile in (2, 1, 0):
-        queue.add(KvOp.table(0, tile, 7))
-    assert queue.fits == len(queue.next_header().kv_ops) == (2 if states else 6)
-    queue.carried()
-    assert len(queue.next_header().kv_ops) == (4 if states else 0)
-    queue.clear()
-    queue.add(KvOp.commit(0, 20, 0, 5), range(5))  # fills none
-    queue.add(KvOp.table(0, 0, 7))
-    assert queue.fits == 2
+FILLS, FILLS_NONE = (20, 15), (20, 5)  # a commit's first position and positions
+
+
+@pytest.mark.parametrize(
+    ("commits", "tables", "fits"),
+    [
+        ({0: FILLS}, [(0, 2), (0, 1)], 2),  # the last tile of the commit
+        ({0: FILLS}, [(0, 0)], 1),
+        ({0: (70, 26)}, [(0, 0)], 1),  # a tile before it, from which the state begins
+        ({0: FILLS}, [(1, 0), (0, 3)], 3),  # other sequences, and tiles behind
+        ({0: FILLS, 1: FILLS_NONE}, [(0, 2), (1, 0)], 3),  # boards would move both commits
+        ({1: FILLS_NONE}, [(1, 0)], 2),
+    ],
+)
+def test_a_header_ends_before_a_table_that_would_lose_a_state(
+    commits: dict[int, tuple[int, int]], tables: list[tuple[int, int]], fits: int
+) -> None:
+    for states in (True, False):
+        queue = HeaderQueue(8, states)
+        for sequence, (first, count) in commits.items():
+            queue.add(KvOp.commit(sequence, first, 0, count), range(count))
+        for sequence, tile in tables:
+            queue.add(KvOp.table(sequence, tile, 7))
+        all_of_them = len(commits) + len(tables)
+        assert queue.fits == len(queue.next_header().kv_ops) == (fits if states else all_of_them)
+        queue.carried()
+        assert len(queue.next_header().kv_ops) == (all_of_them - fits if states else 0)
+
+
+def test_what_boards_have_moved_is_not_written_any_more() -> None:
+    """A table that changes behind a commit without a state, then one that fills a page."""
+    queue = HeaderQueue(8, states=True)
+    queue.add(KvOp.commit(1, FILLS_NONE[0], 0, FILLS_NONE[1]), range(5))
+    queue.add(KvOp.table(1, 0, 7))
+    queue.add(KvOp.commit(0, FILLS[0], 5, FILLS[1]), range(15))
+    queue.add(KvOp.table(1, 0, 8))
+    assert queue.fits == 4

@@ -810,7 +810,8 @@ enum lora_kv_op_kind {
     LORA_KV_COMMIT = 4  /* path of c slots at index b of the path array, from length a; the other
                            uncommitted rows of the sequence are dropped; c may be 0. Where a list has
                            states (RECURRENCE) and it fills a page, no TABLE behind it in the same
-                           header is of that sequence's tiles up to there */
+                           header is of that sequence's tiles up to there, or of a tile that any
+                           commit before the TABLE writes */
 };
 struct lora_kv_op { /* 16 bytes; done in order, before the rows */
     uint16_t kind;

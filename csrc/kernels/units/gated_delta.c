@@ -268,8 +268,8 @@ static int save(const struct delta *d, const struct lora_kv_op *op) {
     return status;
 }
 
-/* Whether an operation behind a commit maps anew one of the tiles up to the commit's end: their
- * pages could no more be found. */
+/* Whether an operation behind a commit maps anew one of the tiles up to the commit's end, whose
+ * pages could no more be found. (Firmware refuses it of the tiles that the commit writes.) */
 static bool is_mapped_anew(const uint8_t *ops, uint32_t count, const struct lora_kv_op *commit) {
     for (uint32_t i = 0; i < count; i++) {
         struct lora_kv_op op;

@@ -25,8 +25,7 @@ class HeaderQueue:
 
     def __init__(self, max_ops: int, states: bool = False) -> None:
         """`max_ops`: max operations per header. `states`: boards compute what is behind the pages
-        that a header's commits fill (docs/numbers.md, 3.19), by the page tables behind all of its
-        operations. So a commit that fills a page is the last of its header."""
+        that a header's commits fill (docs/numbers.md, 3.19)."""
         self.max_ops, self._states = max_ops, states
         self.clear()
 
@@ -48,13 +47,8 @@ class HeaderQueue:
     @property
     def fits(self) -> int:
         """How many of the oldest operations one header holds."""
-        if not self._states:
-            return min(len(self.ops), self.max_ops)
-        for at, (op, _) in enumerate(self.ops[: self.max_ops]):
-            end = op.a + op.c
-            if op.kind == abi.KV_COMMIT and end // abi.TILE_POSITIONS > op.a // abi.TILE_POSITIONS:
-                return at + 1
-        return min(len(self.ops), self.max_ops)
+        ops = self.ops[: self.max_ops]
+        return _before_lost_states(ops) if self._states else len(ops)
 
     def next_header(self) -> Header:
         """The oldest operations, as many as one header holds."""
@@ -84,3 +78,25 @@ class HeaderQueue:
     def not_carried(self) -> None:
         """The step did not run: its operations stay queued."""
         self._sent = None
+
+
+def _before_lost_states(ops: Sequence[tuple[KvOp, tuple[int, ...]]]) -> int:
+    """How many operations there are before a table's change by which boards would not find a page
+    that a commit before it fills: of that sequence's tiles up to there; or of a tile that commits
+    write, before which boards move what is queued, so that no state is computed."""
+    filled: dict[int, int] = {}  # sequence -> tiles up to the end of its commits that fill some
+    written: dict[int, tuple[int, int]] = {}  # sequence -> first and last tile of its commits
+    size = abi.TILE_POSITIONS
+    for at, (op, _) in enumerate(ops):
+        end, first, last = op.a + op.c, *written.get(op.sequence, (op.a, -1))
+        if op.kind == abi.KV_COMMIT and op.c:
+            written[op.sequence] = min(first, op.a // size), max(last, (end - 1) // size)
+            if end // size > op.a // size:
+                filled[op.sequence] = end // size
+        elif op.kind == abi.KV_TABLE and op.a < filled.get(op.sequence, 0):
+            return at
+        elif op.kind == abi.KV_TABLE and first <= op.a <= last:
+            if filled:
+                return at
+            written.clear()  # moved
+    return len(ops)
