@@ -62,7 +62,6 @@ class Loading:
         self._kept: dict[str, KvArrays] = {}
         self._fills = -1
         self._news = _News()
-        self._logged = False
 
     def begin(self, loads: Sequence[Load], finished: Iterable[str]) -> None:
         """A step's news. Loads of `finished` requests end: nothing is written to their blocks any
@@ -84,7 +83,7 @@ class Loading:
         tokens = load.tokens[:-1]
         unfit = len(tokens) > worker.context
         if worker.failure is not None or unfit:
-            self._log_failure()
+            self._worker.tell_failure(_log)
             self._fail(load)
             return
         pages = [cache.first_page - 1 + block for block in load.blocks][: pages_for(len(tokens))]
@@ -127,7 +126,7 @@ class Loading:
         del self._loadings[name]
         self._boards.cache.fills.end(loading.fill)
         if not ended:
-            self._log_failure()
+            self._worker.tell_failure(_log)
             self._fail(loading.load)
             return
         self._boards.cache.filled(loading.pages)
@@ -142,15 +141,6 @@ class Loading:
         self._news.ended.add(load.request)
         self._news.invalid.update(load.blocks[load.held // PAGE_POSITIONS :])
         self._news.stats.add_failed()
-
-    def _log_failure(self) -> None:
-        if self._worker.failure is not None and not self._logged:
-            self._logged = True
-            _log.warning(
-                "prefill %s failed: %s; the boards compute prompts from now on",
-                self._worker.name,
-                self._worker.failure,
-            )
 
     def take_kept(self, request: str) -> KvArrays | None:
         """K and V of a request's prompt, where a recovery must write them again: the boards would

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -97,3 +100,32 @@ def proxy(prefill: int, decode: int) -> Iterator[str]:
     finally:
         running.should_exit = True
         thread.join(60)
+
+
+def crowd(address: str, producer: Producer, tokens_of: Sequence[list[int]]) -> None:
+    """200 requests by twelve clients through a proxy at `address`, of which every fourth goes away;
+    behind the 60th answer the producer is killed. All others end."""
+    from openai import OpenAI
+
+    client = OpenAI(base_url=f"{address}/v1", api_key="-", max_retries=0, timeout=120)
+    done = count()
+
+    def ask(number: int) -> int | None:
+        tokens = [*tokens_of[number % len(tokens_of)], 100 + number]
+        with client.completions.create(
+            model="demo", prompt=tokens, max_tokens=12, temperature=0, stream=True,
+            extra_body={"ignore_eos": True},
+        ) as stream:  # fmt: skip
+            deltas = 0
+            for event in stream:
+                deltas += bool(event.choices)
+                if number % 4 == 0:
+                    return None
+        if next(done) == 60:
+            os.killpg(producer.server.process.pid, signal.SIGKILL)
+        return deltas
+
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(ask, range(200)))
+    assert all(found[number] for number in range(200) if number % 4)
+    assert producer.server.process.wait() == -signal.SIGKILL

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -24,7 +21,7 @@ from lora_sdk.prefill.shared_kv import digest_of
 from tests.handover_times import handover_times
 from tests.prefill_rig import held
 from tests.served import eventually, served
-from tests.vllm.producer import BOUND, NAMES, Producer, differing, prompts_of, proxy
+from tests.vllm.producer import BOUND, NAMES, Producer, crowd, differing, prompts_of, proxy
 
 pytestmark = pytest.mark.vllm
 
@@ -180,35 +177,11 @@ def test_cancelled_requests_and_a_killed_producer(
 ) -> None:
     """200 requests through the proxy, every fourth client goes away, and in the middle vLLM is
     killed: all others end, with texts that the boards could say, and no page is held."""
-    from openai import OpenAI
-
-    done = count()
-
     with (
         served(lambda _: open_engine(producer)) as server,
         proxy(producer.server.port, server.port) as address,
     ):
-        client = OpenAI(base_url=f"{address}/v1", api_key="-", max_retries=0, timeout=120)
-
-        def ask(number: int) -> int | None:
-            tokens = [*tokens_of[number % 50], 100 + number]
-            with client.completions.create(
-                model="demo", prompt=tokens, max_tokens=12, temperature=0, stream=True,
-                extra_body={"ignore_eos": True},
-            ) as stream:  # fmt: skip
-                deltas = 0
-                for event in stream:
-                    deltas += bool(event.choices)
-                    if number % 4 == 0:
-                        return None
-            if next(done) == 60:
-                os.killpg(producer.server.process.pid, signal.SIGKILL)
-            return deltas
-
-        with ThreadPoolExecutor(12) as pool:
-            found = list(pool.map(ask, range(200)))
-        assert all(found[number] for number in range(200) if number % 4)
-        assert producer.server.process.wait() == -signal.SIGKILL
+        crowd(address, producer, tokens_of)
         assert eventually(server.settled, 60)
         assert held(server.engine) == 0
         use = server.engine.prefill_use

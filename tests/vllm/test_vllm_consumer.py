@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 from lora_host import abi
 from lora_sdk import Engine, SamplingParams, demo_model_path
 from tests.recovery_rig import FAULTS
-from tests.vllm.producer import NAMES, Producer, differing, prompts_of, proxy
+from tests.vllm.producer import NAMES, Producer, crowd, differing, prompts_of, proxy
 from tests.vllm.rig import counts, expected, greedy, vllm_on_boards
 from tests.vllm.server import VllmServer
 from tests.vllm.test_vllm_failures import before_steps, boards_of, worker_of
@@ -248,31 +245,8 @@ def test_cancelled_requests_and_a_killed_producer(
 ) -> None:
     """200 requests through the proxy, every fourth client goes away, and in the middle the producer
     is killed: all others end, and no page is held."""
-    from openai import OpenAI
-
-    done = count()
     with proxy(producer.server.port, consumer.port) as address:
-        client = OpenAI(base_url=f"{address}/v1", api_key="-", max_retries=0, timeout=120)
-
-        def request(number: int) -> int | None:
-            tokens = [*tokens_of[number % 50], 100 + number]
-            with client.completions.create(
-                model="demo", prompt=tokens, max_tokens=12, temperature=0, stream=True,
-                extra_body={"ignore_eos": True},
-            ) as stream:  # fmt: skip
-                deltas = 0
-                for event in stream:
-                    deltas += bool(event.choices)
-                    if number % 4 == 0:
-                        return None
-            if next(done) == 60:
-                os.killpg(producer.server.process.pid, signal.SIGKILL)
-            return deltas
-
-        with ThreadPoolExecutor(12) as pool:
-            found = list(pool.map(request, range(200)))
-        assert all(found[number] for number in range(200) if number % 4)
-        assert producer.server.process.wait() == -signal.SIGKILL
+        crowd(address, producer, tokens_of)
     consumer.settle()
     assert consumer.metric("vllm:kv_cache_usage_perc") == 0
     prompts = consumer.metric("vllm:boards_prefill_prompts_total", mode="fast")

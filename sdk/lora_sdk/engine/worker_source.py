@@ -50,7 +50,6 @@ class WorkerSource:
         self._opened: dict[int, NewSequence] = {}
         self._handovers: dict[int, Handover] = {}
         self._logits: dict[int, NDArray[np.float32]] = {}
-        self._logged = False
         self.use = PrefillUse(worker.name, fast)
         self.by_name = worker.by_name
 
@@ -85,7 +84,7 @@ class WorkerSource:
         del self._handovers[sequence]
         job = handover.job
         if not ended:
-            self._log_failure()
+            self._worker.tell_failure(_log)
             return 0
         if job.logits is not None:
             self._logits[sequence] = job.logits
@@ -111,7 +110,7 @@ class WorkerSource:
         adapted = new.adapter is not None and not worker.takes_adapters
         unfit = not tokens or len(tokens) > worker.context
         if adapted or new.recompute or worker.failure or unfit:
-            self._log_failure()
+            self._worker.tell_failure(_log)
             return False
         try:
             self._cache.grow(sequence, len(tokens))
@@ -140,12 +139,3 @@ class WorkerSource:
         if name is None:
             return None
         return JobAdapter(self._adapters.digest(name), self._adapters.weights(name))
-
-    def _log_failure(self) -> None:
-        if self._worker.failure is not None and not self._logged:
-            self._logged = True
-            _log.warning(
-                "prefill %s failed: %s; the boards compute prompts from now on",
-                self._worker.name,
-                self._worker.failure,
-            )

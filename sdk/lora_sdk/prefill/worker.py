@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 
@@ -21,6 +22,7 @@ class Worker:
         self.takes_adapters = computer.takes_adapters
         self.by_name = computer.by_name
         self.failure: Exception | None = None
+        self._told = False
         self._computer = computer
         self._closed = False
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -34,6 +36,13 @@ class Worker:
     def submit(self, job: Job) -> None:
         """Queue a job. Does not wait."""
         self._jobs.put(job)
+
+    def tell_failure(self, log: logging.Logger) -> None:
+        """A warning, once, if it has failed."""
+        if self.failure is not None and not self._told:
+            self._told = True
+            text = "prefill %s failed: %s; the boards compute prompts from now on"
+            log.warning(text, self.name, self.failure)
 
     def close(self) -> None:
         """End the threads and release what the computer holds. Calling it again does nothing."""
