@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from lora_host import abi
 from lora_host.cluster import Cluster
+from lora_host.cluster_file import ring
 from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
 from lora_host.lab.inventory import inventory
 from lora_host.overlay import load_overlay
@@ -273,6 +275,29 @@ def test_an_archive_of_the_linker_with_a_service_layer(
 
 
 @pytest.mark.slow
+def test_links_of_a_server_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine its clock looks at the registers late: no reset becomes too short."""
+    with MockServer(2) as running:
+        connect(monkeypatch, running)
+        done = threading.Event()
+
+        def stall() -> None:
+            while not done.wait(0.02):
+                running.process.send_signal(signal.SIGSTOP)
+                time.sleep(0.3)
+                running.process.send_signal(signal.SIGCONT)
+
+        with Cluster.open(devices=list(running.uris), overlay=load_overlay(OVERLAY)) as cluster:
+            thread = threading.Thread(target=stall)
+            thread.start()
+            try:
+                for _ in range(2):
+                    cluster.links_up(ring(2))
+            finally:
+                done.set()
+                thread.join()
+
+
 def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     with MockServer(2) as running:
         connect(monkeypatch, running)

@@ -74,9 +74,13 @@ def run(devices: list[Device], server: Server, parent: int, last: bool, speed: i
     """The boards' clock: real time times `speed`, in steps as small as the work allows."""
     seen = time.monotonic()
     while os.getppid() == parent and not (last and server.served and not server.clients):
+        for device in devices:
+            device.see_resets()
         now = time.monotonic()
         elapsed, seen = int((now - seen) * 1e6) * speed, now
         busy = False
+        for device in devices:
+            device.enter_resets()
         for index, device in enumerate(devices):
             # all boards share one clock, which is advanced once per iteration
             try:

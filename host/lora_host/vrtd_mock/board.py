@@ -23,7 +23,6 @@ BARS = (0, 2, 4)  # of 64 bits; the kernels are behind the first
 DEFAULT_CLOCK_HZ = 200_000_000
 _ARENA_WORDS = abi.MAX_ARENAS * 8
 _REFRESH_S = 0.005
-_LINK_WRITABLE = (abi.LINK_CORE_RESET, abi.LINK_COUNTER_RESET)
 _LINK_READABLE = range(abi.LINK_CONFIGURATION, abi.LINK_FRAMES_WITH_ERRORS + 4, 4)
 _HOST_WRITES = (abi.REG_WATCHDOG_MS, abi.REG_TOKEN, abi.REG_CANCEL)  # before a run starts
 _STATUS = tuple(
@@ -64,6 +63,7 @@ class Device:
         self._handle = handle[0]
         self._bases: tuple[int, ...] = ()
         self._arenas = np.zeros(_ARENA_WORDS, np.uint32)
+        self._resets: list[int] = []  # of the links' cores, as seen before the clock was read
         self.running = False
         self.starts = 0  # of lora_ctrl, seen in its register
         self.lose_design = False
@@ -195,16 +195,31 @@ class Device:
                 self._words[control] = 0
                 self.starts += 1
                 self._start()
-            self._forward_links()
             if self.running:
                 self._write(0, abi.REG_CANCEL, int(self._words[control + abi.REG_CANCEL // 4]))
             self._check(self._table.sleep(self._handle, microseconds, self._failure))
+            self._forward_links()
             if self.running:
                 self._words[control + abi.REG_TOKEN // 4] = self._read(0, abi.REG_TOKEN)
                 self._poll()
             if time.monotonic() - self._refreshed > _REFRESH_S:
                 self._show_status()
             return self.running
+
+    # A look that is late must not shorten a link's reset: its end counts from a look before the
+    # clock is read, its begin from before the time since the last look passes.
+
+    def see_resets(self) -> None:
+        """Looks at the links' resets. Called before the clock is read."""
+        with self._lock:
+            self._resets = [self._link_word(p, abi.LINK_CORE_RESET) for p in self._ports()]
+
+    def enter_resets(self) -> None:
+        """Link resets that the host has set since. Called before that time passes in `tick`."""
+        with self._lock:
+            for port in self._ports():
+                if self._link_word(port, abi.LINK_CORE_RESET):
+                    self._forward_link(port, abi.LINK_CORE_RESET)
 
     def _start(self) -> None:
         control = self._bases[0]
@@ -244,14 +259,23 @@ class Device:
         self._show_status()
         self._words[self._bases[0]] = abi.AP_DONE | abi.AP_IDLE
 
+    def _ports(self) -> range:
+        return range(abi.PORTS if self._bases else 0)
+
+    def _link_word(self, port: int, register: int) -> int:
+        return int(self._words[self._bases[1 + port] + register // 4])
+
     def _forward_links(self) -> None:
-        for port in range(abi.PORTS):
-            base = self._bases[1 + port]
-            for register in _LINK_WRITABLE:
-                value = int(self._words[base + register // 4])
-                if value != self._read(1 + port, register):
-                    self._write(1 + port, register, value)
-                    self._show_link(port)
+        for port in self._ports():
+            self._forward_link(port, abi.LINK_COUNTER_RESET)
+            if port < len(self._resets) and not self._resets[port]:
+                self._forward_link(port, abi.LINK_CORE_RESET)
+
+    def _forward_link(self, port: int, register: int) -> None:
+        value = self._link_word(port, register)
+        if value != self._read(1 + port, register):
+            self._write(1 + port, register, value)
+            self._show_link(port)
 
     def _show_link(self, port: int) -> None:
         base = self._bases[1 + port]
