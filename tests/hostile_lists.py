@@ -14,12 +14,11 @@ from lora_host.errors import HangError
 from lora_host.overlay import load_overlay
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.plan.placement import Plan, make_plan
-from lora_sdk.step.step import Row
-from lora_sdk.step.step_block import build_block
+from lora_sdk.step.step import Row, build_block
 from tests.mutations import Subject
 from tests.unit import plan_rig
 

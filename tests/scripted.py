@@ -14,7 +14,7 @@ from lora_host.errors import ModelError
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.step.step import Row, StepResult, selected_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.prefix_source import PrefixSource
+from lora_sdk.engine.kv_source import PrefixSource
 from lora_sdk.engine.requests import Request
 from tests.scripted import VOCABULARY, Bench
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lora_sdk.arguments.describe import markdown_table
+from lora_sdk.arguments.option import markdown_table
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 

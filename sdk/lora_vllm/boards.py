@@ -14,8 +14,7 @@ from lora_sdk.kv.kv_limits import kv_limits
 from lora_sdk.kv.mapped_cache import MappedKvCache
 from lora_sdk.opening.opening import open_model
 from lora_sdk.recovery.recovery import Recovery
-from lora_sdk.step.rows import build_rows
-from lora_sdk.step.step import Row
+from lora_sdk.step.step import Row, build_rows
 from lora_sdk.step.stepper import Stepper, argmax_of
 
 if TYPE_CHECKING:

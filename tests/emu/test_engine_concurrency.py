@@ -15,7 +15,7 @@ import pytest
 from lora_host.errors import RequestError
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.engine.requests import Request
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.step.step import Row, StepResult
 from lora_sdk.step.stepper import StepRunner
 from tests.variants import variant, write_checkpoint

@@ -13,7 +13,7 @@ import pytest
 from lora_host import abi
 from lora_host.errors import CommandError, HangError, LoraError, TransportError
 from lora_sdk import Engine, Result, SamplingParams
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.step.step import Row, StepResult
 from lora_sdk.step.stepper import StepRunner
 from tests.variants import variant, write_checkpoint

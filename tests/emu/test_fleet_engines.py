@@ -27,7 +27,7 @@ from lora_host import abi
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_lab.synth.folder import synthesize
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
-from lora_sdk.engine.migrated_kv import MigratedKv
+from lora_sdk.engine.kv_source import MigratedKv
 from lora_sdk.prefill.job import Job, Part
 from lora_sdk.quant.recipe import Recipe
 from tests.recovery_rig import Folders, inject, mixed, opened, speculation, write_folders

@@ -15,13 +15,13 @@ from lora_host.errors import CommandError, ModelError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile.isa import Command, Recurrence
 from lora_sdk.compile.lower import lower
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.model.block import describe
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.quantization import Quantization
 from lora_sdk.plan.adapters import AdapterOptions
-from lora_sdk.step.rows import Row
 from lora_sdk.step.runner import Runner
+from lora_sdk.step.step import Row
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree

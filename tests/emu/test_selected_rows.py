@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.step.runner import Runner
 from lora_sdk.step.step import Row, StepResult

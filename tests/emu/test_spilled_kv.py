@@ -12,7 +12,7 @@ import pytest
 
 from lora_host import abi, overlay
 from lora_sdk import BeamSearchParams, Engine, Result
-from lora_sdk.kv.page_pool import PagePool
+from lora_sdk.kv.pages import PagePool
 from tests.recovery_rig import (
     Disturbed,
     Folders,

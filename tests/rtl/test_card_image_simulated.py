@@ -12,7 +12,7 @@ import pytest
 from lora_host import abi
 from lora_lab.timing.control import Cost
 from lora_sdk.compile.lower import lower
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.step.step import Row
 from tests.rtl.card_rig import SimulatedCard, load

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.step.step import Row
 from tests.rtl import core_rig
 from tests.rtl.card_rig import SimulatedCard, load

@@ -19,8 +19,7 @@ import pytest
 from lora_host.errors import RequestError
 from lora_lab.cli.main import COMMANDS as LAB
 from lora_sdk import BeamSearchParams, Engine, SamplingParams
-from lora_sdk.arguments.describe import markdown_table
-from lora_sdk.arguments.option import Option, check_options, option, options_of
+from lora_sdk.arguments.option import Option, check_options, markdown_table, option, options_of
 from lora_sdk.cli.main import COMMANDS
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run

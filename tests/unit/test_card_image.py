@@ -11,10 +11,9 @@ import pytest
 from lora_host import abi
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.plan.placement import make_plan
-from lora_sdk.step.step import Row
-from lora_sdk.step.step_block import build_block
+from lora_sdk.step.step import Row, build_block
 from tests.unit import plan_rig
 from tests.unit.card_core import CARD, CONTROL, Card
 

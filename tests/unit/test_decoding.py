@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.text.decoder_stages import RUN
+from lora_sdk.text.decoding import RUN
 from lora_sdk.text.streaming import Detokenizer, TextPlaces, TextStream
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.random_tokens import (

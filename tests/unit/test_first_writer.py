@@ -6,7 +6,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_sdk.compile.isa import NO_LAYER, Command
-from lora_sdk.step.nonfinite import first_board, first_row, nonfinite_error
+from lora_sdk.step.runner import first_board, first_row, nonfinite_error
 
 
 def commands(*names: tuple[int, str]) -> list[Command]:

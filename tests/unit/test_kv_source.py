@@ -10,7 +10,7 @@ from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.engine.scheduler import RunningSequence, Scheduler
 from lora_sdk.engine.step_loop import StepLoop
 from lora_sdk.sampling import Sampler, SamplingParams
-from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import build_rows
 from tests.scripted import VOCABULARY, Bench, greedy_tokens
 
 SHARED = list(range(40))

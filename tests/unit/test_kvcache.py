@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from lora_host import abi
 from lora_host.errors import LinkError, ModelError, RequestError
-from lora_sdk.kv.header_queue import HeaderQueue
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import HeaderQueue, KvOp
 from lora_sdk.kv.kvcache import KvCache, pages_for
-from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import build_rows
 from tests.cache_calls import check_random_calls, feed, sees
 from tests.scripted import Bench
 

@@ -22,10 +22,9 @@ from lora_host.errors import (
 )
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.spec.draft_model import DraftBoard, ModelDrafting
-from lora_sdk.step.rows import build_rows
-from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.step import Row, StepResult, build_rows
 from lora_sdk.step.tree_shape import TreeShape
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens, logits_of
 

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lora_host import abi
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.loading.packing import pack_rows
 from lora_sdk.plan.control import block_bytes
-from lora_sdk.step.step import Row
-from lora_sdk.step.step_block import build_block
+from lora_sdk.step.step import Row, build_block
 from tests.oracle.blocks import pack_blocks
 
 

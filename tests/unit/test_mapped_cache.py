@@ -12,7 +12,7 @@ from lora_host.errors import LoraError, PlacementError, RequestError
 from lora_sdk.kv.mapped_cache import MappedKvCache
 from lora_sdk.opening.opening import OpenedModel, open_model
 from lora_sdk.opening.options import EngineOptions
-from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import build_rows
 from lora_sdk.step.stepper import Stepper, argmax_of
 
 PROMPT = tuple(range(40, 110))  # three pages

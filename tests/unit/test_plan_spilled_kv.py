@@ -13,7 +13,7 @@ from lora_lab.timing import step as steps
 from lora_lab.timing.overlay_time import OverlayTiming
 from lora_sdk.kv.header_queue import HeaderQueue
 from lora_sdk.kv.kvcache import KvCache
-from lora_sdk.kv.page_pool import PagePool
+from lora_sdk.kv.pages import PagePool
 from lora_sdk.kv.uncommitted import Uncommitted
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import Plan

@@ -9,7 +9,7 @@ import pytest
 
 from lora_host.errors import AdapterError, RequestError
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.prefix_source import PrefixSource
+from lora_sdk.engine.kv_source import PrefixSource
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import RunningSequence
 from lora_sdk.sampling import Sampler

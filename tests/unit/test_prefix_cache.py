@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lora_host.errors import LinkError
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.prefix_source import PrefixSource
+from lora_sdk.engine.kv_source import PrefixSource
 from lora_sdk.kv.prefix_index import PrefixIndex, page_digest, page_digests, root_digest
 from lora_sdk.sampling import Sampler, SamplingParams
 from tests.scripted import VOCABULARY, greedy_tokens, logits_of

@@ -8,8 +8,9 @@ import pytest
 from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
 from lora_host.logits import top_tokens
-from lora_sdk.sampling import Sampler, SamplingParams, philox, select
+from lora_sdk.sampling import Sampler, SamplingParams, philox
 from lora_sdk.sampling.logprobs import max_and_log_sum, position_logprobs, rank_of
+from lora_sdk.sampling.sampler import draw, weights_of
 
 
 def logits(*values: float) -> np.ndarray:
@@ -95,25 +96,25 @@ def test_nan_logits_are_a_model_error_before_any_choice() -> None:
 
 
 def test_top_k_breaks_ties_towards_the_lower_id() -> None:
-    kept = select.weights_of(logits(1, 2, 2, 2, 3), 1.0, 3, 1.0, 0.0)
+    kept = weights_of(logits(1, 2, 2, 2, 3), 1.0, 3, 1.0, 0.0)
     assert np.flatnonzero(kept).tolist() == [1, 2, 4]
 
 
 def test_top_p_keeps_the_shortest_run_and_the_lower_of_equal_ids() -> None:
     values = np.log(np.array([0.2, 0.4, 0.2, 0.2])).astype(np.float32)
     for top_p, kept in ((0.39, [1]), (0.5, [0, 1]), (0.7, [0, 1, 2])):
-        assert np.flatnonzero(select.weights_of(values, 1.0, 0, top_p, 0.0)).tolist() == kept
+        assert np.flatnonzero(weights_of(values, 1.0, 0, top_p, 0.0)).tolist() == kept
 
 
 def test_draw_takes_the_first_id_whose_running_sum_exceeds_u() -> None:
     equal = logits(1, 1, 1, 1)
-    assert [select.draw(equal, u) for u in (0.0, 0.2499, 0.25, 0.99)] == [0, 0, 1, 3]
-    assert select.draw(equal, 1 - 2.0**-53) == 3
+    assert [draw(equal, u) for u in (0.0, 0.2499, 0.25, 0.99)] == [0, 0, 1, 3]
+    assert draw(equal, 1 - 2.0**-53) == 3
 
 
 def test_draw_never_takes_a_forbidden_token() -> None:
-    weights = select.weights_of(logits(-np.inf, 0, -np.inf, 0, -np.inf), 1.0, 0, 1.0, 0.0)
-    draws = {select.draw(weights, u) for u in np.linspace(0, 1, 50, endpoint=False)}
+    weights = weights_of(logits(-np.inf, 0, -np.inf, 0, -np.inf), 1.0, 0, 1.0, 0.0)
+    draws = {draw(weights, u) for u in np.linspace(0, 1, 50, endpoint=False)}
     assert draws == {1, 3}
 
 
@@ -141,18 +142,18 @@ def test_fewer_candidates_change_no_weight_and_no_draw(
         values[generator.random(300) < 0.2] = -np.inf
         values -= values.max()
         wanted = weights_by_the_rules(values, top_k, top_p)
-        found = select.weights_of(values, 1.0, top_k, top_p, 0.0)
+        found = weights_of(values, 1.0, top_k, top_p, 0.0)
         np.testing.assert_array_equal(found, wanted)
         running = np.cumsum(wanted)
         for u in (0.0, 0.31, 0.99, 1 - 2.0**-53):
             place = int(np.searchsorted(running, u * running[-1], side="right"))
-            assert select.draw(found, u) == place
+            assert draw(found, u) == place
 
 
 def test_min_p_is_measured_against_the_likeliest() -> None:
     values = np.log(np.array([1.0, 0.5, 0.05])).astype(np.float32)
-    weights = select.weights_of(values, 1.0, 0, 1.0, 0.1)
-    draws = {select.draw(weights, u) for u in np.linspace(0, 1, 200, endpoint=False)}
+    weights = weights_of(values, 1.0, 0, 1.0, 0.1)
+    draws = {draw(weights, u) for u in np.linspace(0, 1, 200, endpoint=False)}
     assert draws == {0, 1}
 
 

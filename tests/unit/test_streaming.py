@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import ModelError
-from lora_sdk.text.decoder_stages import RUN
+from lora_sdk.text.decoding import RUN
 from lora_sdk.text.streaming import Detokenizer, StopMatcher, TextPlaces, TextStream
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.variant_tokenizer import make_tokenizer

@@ -20,7 +20,7 @@ from lora_lab.timing.schedule import schedule
 from lora_lab.timing.target import make_target
 from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.model.config import normalize
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.quantization import unit_scales
@@ -28,8 +28,7 @@ from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.recovery.sum_pace import SumFacts
-from lora_sdk.step.step import Row
-from lora_sdk.step.step_block import build_block
+from lora_sdk.step.step import Row, build_block
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import EXPERTS_WIDE, GPT2, MODELS, quantized
 from tests.unit.timed_core import TimedCard

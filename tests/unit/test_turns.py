@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.engine.fair_lock import FairLock
-from lora_sdk.engine.turns import Turns, Waiter
+from lora_sdk.engine.turns import FairLock, Turns, Waiter
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -17,9 +17,17 @@ from lora_cluster.dispatch.policy import Policy
 from lora_cluster.dispatch.running import Running
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.engine.background import relay
-from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.requests import OnDelta, Request
-from lora_sdk.engine.submission import Prompt, one_params, one_prompt, params_of, prompts_of
+from lora_sdk.engine.submission import (
+    OnError,
+    OnResult,
+    Prompt,
+    ends_of,
+    one_params,
+    one_prompt,
+    params_of,
+    prompts_of,
+)
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.step.results import Delta, Result
 

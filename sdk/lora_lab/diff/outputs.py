@@ -14,16 +14,15 @@ import numpy.typing as npt
 
 from lora_host.errors import RequestError
 from lora_sdk.compile.lower import lower_until
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.kv.kv_limits import kv_limits
-from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.model.operations import Buffer, target, width
 from lora_sdk.opening.opening import OpenedModel
 from lora_sdk.plan.model_plan import BoardPlan
 from lora_sdk.plan.partition import axis_columns, local_columns
 from lora_sdk.plan.tensors import FP16_BYTES
-from lora_sdk.step.rows import build_rows
-from lora_sdk.step.step import Row
+from lora_sdk.step.step import Row, build_rows
 from lora_sdk.step.stepper import Stepper
 
 Values = npt.NDArray[Any]

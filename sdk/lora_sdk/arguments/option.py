@@ -1,18 +1,22 @@
-"""Description of an argument: default, help text, range and flags, stored with its field."""
+"""Arguments as fields of dataclasses: default, help text, range and flags stored with the
+field, their text in docstrings and tables, and functions that take the fields as arguments."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
-from typing import Any, TypeVar, cast
+from functools import cache, cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
 
 T = TypeVar("T")
 _PARSERS: dict[str, Callable[[str], object]] = {
@@ -200,3 +204,130 @@ def is_real(value: object) -> bool:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str | bytes)
+
+
+WIDTH = 96
+
+
+def documented(owner: type[T]) -> type[T]:
+    """Class decorator: appends the fields' descriptions to the class's docstring."""
+    owner.__doc__ = f"{(owner.__doc__ or '').rstrip()}\n\n{arguments_text(owner)}\n"
+    return owner
+
+
+def arguments_text(owner: type) -> str:
+    """The arguments of a described dataclass as a docstring section."""
+    return "\n".join(["Args:", *map(_entry, options_of(owner).values())])
+
+
+def _entry(option: Option) -> str:
+    text = f"{option.name}: {option.help}. {_values(option)}Default: {default_text(option)}."
+    return textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="        ")
+
+
+def _values(option: Option) -> str:
+    return f"{_first_upper(option.expected)}. " if _bounded(option) else ""
+
+
+def _bounded(option: Option) -> bool:
+    return bool(option.choices) or option.low is not None
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def default_text(option: Option) -> str:
+    """The default as text."""
+    return option.unset or ("none" if option.default in (None, (), {}) else repr(option.default))
+
+
+def markdown_table(owner: type) -> str:
+    """The arguments of a described dataclass as a Markdown table, without those that it inherits
+    unchanged."""
+    lines = ["| argument | flag | values | default | meaning |", "|---|---|---|---|---|"]
+    for name in owner.__annotations__:
+        option = options_of(owner)[name]
+        flags = ", ".join(f"`{flag}`" for flag in option.flags)
+        cells = (f"`{option.name}`", flags, _cell(option), _default_cell(option), option.help)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(option: Option) -> str:
+    return option.expected if _bounded(option) else f"`{option.type}`"
+
+
+def _default_cell(option: Option) -> str:
+    if option.unset or option.default in (None, (), {}):
+        return default_text(option)
+    return f"`{option.default!r}`"
+
+
+P = ParamSpec("P")
+Self = TypeVar("Self")
+Arguments = TypeVar("Arguments")
+Owner = TypeVar("Owner", bound=type)
+
+
+class ShortSignature(inspect.Signature):
+    """All parameters, of which the text names a few: `help` and notebooks print it before the
+    docstring, which describes each."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        first = [
+            one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+            for one in list(self.parameters.values())[:SHOWN]
+        ]
+        return f"({', '.join([*first, *['...'] * (len(self.parameters) > SHOWN)])})"
+
+    def format(self, **_width: Any) -> str:
+        """As `help` asks for it from Python 3.13 on."""
+        return str(self)
+
+
+SHOWN = 3
+
+
+def named_arguments(owner: Owner) -> Owner:
+    """Class decorator for a described dataclass: RequestError names an unknown argument."""
+    init: Callable[..., None] = owner.__init__  # type: ignore[misc]
+    names = options_of(owner).keys()
+
+    @wraps(init)
+    def call(self: object, /, *args: Any, **kwargs: Any) -> None:
+        if not kwargs.keys() <= names:
+            unknown = next(name for name in kwargs if name not in names)
+            raise RequestError(f"argument {unknown!r} is unknown; {did_you_mean(unknown, names)}")
+        init(self, *args, **kwargs)
+
+    owner.__init__ = call  # type: ignore[misc]
+    return owner
+
+
+def arguments_of(
+    made: Callable[P, Arguments],
+) -> Callable[[Callable[[Self, Arguments], None]], Callable[Concatenate[Self, P], None]]:
+    """Decorator: callers pass the fields of the dataclass `made`, the method receives the object.
+    Type checkers, `inspect.signature` and `help` see the fields as the method's arguments, each
+    with its description."""
+    owner = cast("type", made)
+
+    def wrap(method: Callable[[Self, Arguments], None]) -> Callable[Concatenate[Self, P], None]:
+        def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            method(self, made(*args, **kwargs))
+
+        call.__name__, call.__qualname__ = method.__name__, method.__qualname__
+        call.__module__ = method.__module__
+        call.__doc__ = f"{inspect.cleandoc(method.__doc__ or '')}\n\n{arguments_text(owner)}\n"
+        first = next(iter(inspect.signature(method).parameters.values()))
+        fields = inspect.signature(owner)
+        parameters = [first, *fields.parameters.values()]
+        call.__signature__ = ShortSignature(  # type: ignore[attr-defined]
+            parameters, return_annotation=fields.return_annotation
+        )
+        return call
+
+    return wrap

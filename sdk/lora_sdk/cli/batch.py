@@ -12,9 +12,8 @@ from lora_sdk.cli.batch_text import entry_text
 from lora_sdk.cli.prompts import BatchLine
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.ends import OnError, OnResult
     from lora_sdk.engine.requests import OnDelta
-    from lora_sdk.engine.submission import Prompt
+    from lora_sdk.engine.submission import OnError, OnResult, Prompt
     from lora_sdk.sampling import SamplingParams
     from lora_sdk.step.results import Result
     from lora_sdk.text.chat import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lora_sdk.adapters.slots import AdapterInfo, AdapterSlots
-from lora_sdk.engine.fair_lock import FairLock
+from lora_sdk.engine.turns import FairLock
 
 
 class AdapterApi:

@@ -10,7 +10,7 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.records import GenerateResult
 from lora_sdk.engine.greedy import OnToken
-from lora_sdk.step.nonfinite import broken_commands, first_board, nonfinite_error
+from lora_sdk.step.runner import broken_commands, first_board, nonfinite_error
 from lora_sdk.step.step_shape import StepShape
 
 if TYPE_CHECKING:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, overload
 
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.arguments.signature import arguments_of
+from lora_sdk.arguments.option import arguments_of
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.chat_api import ChatApi
 from lora_sdk.engine.embedding import EmbeddingApi
-from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.kv_api import KvApi
-from lora_sdk.engine.kv_source import KvSource, OwnPrefill
-from lora_sdk.engine.migrated_kv import MigratedKvSource
-from lora_sdk.engine.prefix_source import PrefixSource
+from lora_sdk.engine.kv_source import KvSource, MigratedKvSource, OwnPrefill, PrefixSource
 from lora_sdk.engine.request_api import RequestApi
 from lora_sdk.engine.requests import OnDelta
 from lora_sdk.engine.submission import (
+    OnError,
+    OnResult,
     Prompt,
     RequestMaker,
     beam_params_of,
+    ends_of,
     one_params,
     one_prompt,
     params_of,

@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, RequestError
-from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import Scheduler
 from lora_sdk.engine.step_loop import StepLoop
-from lora_sdk.engine.turns import Turns, Waiter
+from lora_sdk.engine.turns import FairLock, Turns, Waiter
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.step.stepper import Stepper
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host.errors import RequestError
-from lora_sdk.engine.fair_lock import FairLock
+from lora_sdk.engine.turns import FairLock
 from lora_sdk.kv.key_columns import board_columns, file_columns
 from lora_sdk.kv.kv_arrays import KvArrays, check_arrays, static_scales
 from lora_sdk.kv.kv_sequence import RETURNED

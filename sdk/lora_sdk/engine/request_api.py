@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.engine.migrated_kv import MigratedKv
+from lora_sdk.engine.kv_source import MigratedKv
 from lora_sdk.kv.kv_sequence import RETURNED
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lora_sdk.text.streaming import TextStream
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
     from lora_sdk.engine.embedding import Pool
-    from lora_sdk.engine.migrated_kv import MigratedKv
+    from lora_sdk.engine.kv_source import MigratedKv
 
 OnDelta = Callable[[Delta], object]
 """Receives the deltas of a request; returning True cancels it."""

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.engine.beams import BeamGroup, beam_samples, resume_from
-from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
-from lora_sdk.engine.migrated_kv import MigratedKv
+from lora_sdk.engine.kv_source import KvSource, MigratedKv, NewSequence, OwnPrefill
 from lora_sdk.engine.prefill_budget import PrefillBudget
 from lora_sdk.engine.requests import Request, Sample, positions_of
 from lora_sdk.kv.kvcache import PAGE_POSITIONS, KvCache, pages_for

@@ -20,8 +20,7 @@ from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling.beam_search import Beam
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 from lora_sdk.step.results import Delta
-from lora_sdk.step.rows import build_rows
-from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.step import Row, StepResult, build_rows
 from lora_sdk.step.stepper import Stepper
 from lora_sdk.step.verify import Tree, choose_for_row, walk
 

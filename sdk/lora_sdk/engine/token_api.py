@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.submission import RequestMaker
+from lora_sdk.engine.turns import FairLock
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.step.results import Verified
-from lora_sdk.step.rows import build_rows, check_rows
-from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.step import Row, StepResult, build_rows, check_rows
 from lora_sdk.step.verify import Tree, verify
 from lora_sdk.text.tokenizer import check_token_ids
 

@@ -1,12 +1,50 @@
-"""KV operations queued for step headers, and the slots and pages that they free."""
+"""Changes of the boards' page tables and cache: the operations, their queue for step headers, and
+the scratch slots and pages that they free.
+
+A slot or page that a header frees goes back only after the step with that header, because a redone
+step reads it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lora_host import abi
-from lora_sdk.kv.kv_op import KvOp
+from lora_host.errors import RequestError
+
+
+@dataclass(frozen=True)
+class KvOp:
+    """One change of the boards' page tables or cache. They run in order, before the step's rows."""
+
+    kind: int
+    sequence: int
+    a: int
+    b: int
+    c: int
+
+    @classmethod
+    def table(cls, sequence: int, tile: int, page: int) -> KvOp:
+        """Map tile `tile` (32 positions) of the sequence to `page`."""
+        return cls(abi.KV_TABLE, sequence, tile, page, 0)
+
+    @classmethod
+    def length(cls, sequence: int, length: int) -> KvOp:
+        """Set the sequence's committed positions to `length`; drop its uncommitted rows."""
+        return cls(abi.KV_LENGTH, sequence, length, 0, 0)
+
+    @classmethod
+    def copy(cls, source_page: int, target_page: int, positions: int) -> KvOp:
+        """Copy the first `positions` positions of one page to another, all layers and heads."""
+        return cls(abi.KV_COPY, 0, source_page, target_page, positions)
+
+    @classmethod
+    def commit(cls, sequence: int, length: int, path_index: int, count: int) -> KvOp:
+        """Commit `count` slots at `path_index` of the step's path as positions from `length` on;
+        drop the sequence's other uncommitted rows. `count` may be 0."""
+        return cls(abi.KV_COMMIT, sequence, length, path_index, count)
 
 
 @dataclass
@@ -100,3 +138,46 @@ def _before_lost_states(ops: Sequence[tuple[KvOp, tuple[int, ...]]]) -> int:
                 return at
             written.clear()  # moved
     return len(ops)
+
+
+class SlotPool:
+    """Slots 0 to `total` - 1; `free` may be taken now. `queue` holds the slots that leave with the
+    next header."""
+
+    def __init__(self, total: int, queue: HeaderQueue) -> None:
+        self.total = total
+        self._queue = queue
+        self.clear()
+
+    def clear(self) -> None:
+        """Every slot is free."""
+        self.free = deque(range(self.total))
+
+    def leave_all(self) -> None:
+        """The boards may hold rows in any slot: all of them leave with the next header."""
+        self._queue.leaving_slots.extend(range(self.total))
+        self.free.clear()
+
+    def take(self, count: int) -> list[int]:
+        """`count` slots for rows of the next step. RequestError if fewer are free."""
+        if count > len(self.free):
+            raise RequestError(
+                f"{count} scratch slots requested, {len(self.free)} of {self.total} are "
+                "free; commit or drop uncommitted rows, and run a step"
+            )
+        return [self.free.popleft() for _ in range(count)]
+
+    def is_taken(self, slot: int) -> bool:
+        """Whether a slot is neither free nor about to be: taken, or with a row."""
+        leaving = slot in self._queue.leaving_slots
+        return 0 <= slot < self.total and not leaving and slot not in self.free
+
+    def give_back(self, slots: Sequence[int]) -> None:
+        """Slots that no row has used; they are taken first. Those that are no longer taken stay
+        where they are: after Ctrl-C all of them have left."""
+        gone = {*self.free, *self._queue.leaving_slots}
+        self.free.extendleft(slot for slot in reversed(slots) if slot not in gone)
+
+    def returned(self, slots: Iterable[int]) -> None:
+        """The step whose header freed these slots has completed."""
+        self.free.extend(slots)

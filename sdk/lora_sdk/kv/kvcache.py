@@ -16,27 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.kv.header_queue import Header, HeaderQueue
+from lora_sdk.kv.header_queue import Header, HeaderQueue, KvOp, SlotPool
 from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_offload import KvOffload
-from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kv_sequence import (
     PAGE_POSITIONS,
     RETURNED,
     KvSequence,
+    PendingWrites,
     Uncommitted,
     held,
     pages_for,
     rows_lost,
 )
 from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
-from lora_sdk.kv.page_pool import PagePool
-from lora_sdk.kv.page_tables import PageTables
-from lora_sdk.kv.pending_writes import PendingWrites
-from lora_sdk.kv.prefix_cache import PrefixCache
-from lora_sdk.kv.prefix_hits import PrefixHits
+from lora_sdk.kv.pages import PagePool, PageTables
+from lora_sdk.kv.prefix_cache import PrefixCache, PrefixHits
 from lora_sdk.kv.reorder import copies, has_pages, reorder
-from lora_sdk.kv.slot_pool import SlotPool
 
 __all__ = ["PAGE_POSITIONS", "KvCache", "Uncommitted", "pages_for"]
 

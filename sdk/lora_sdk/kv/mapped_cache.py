@@ -11,7 +11,7 @@ from lora_host.errors import PlacementError, RequestError
 from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kvcache import KvCache, SequenceObserver
-from lora_sdk.kv.page_pool import PagePool
+from lora_sdk.kv.pages import PagePool
 
 
 class CallersPages(PagePool):

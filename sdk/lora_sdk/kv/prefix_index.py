@@ -47,7 +47,7 @@ class Entry:
 
 
 class PrefixIndex:
-    """Pages by digest. Whether a page is in use is known to its owner, lora_sdk.kv.page_pool."""
+    """Pages by digest. Whether a page is in use is known to its owner, lora_sdk.kv.pages."""
 
     def __init__(self) -> None:
         self.clear()

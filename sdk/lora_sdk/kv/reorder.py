@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from lora_sdk.kv.header_queue import HeaderQueue
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import HeaderQueue, KvOp
 from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, KvSequence, held, pages_for
-from lora_sdk.kv.page_pool import PagePool
-from lora_sdk.kv.page_tables import PageTables
+from lora_sdk.kv.pages import PagePool, PageTables
 
 
 def reorder(

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, cast
 from lora_host.boards import board_names
 from lora_host.errors import ModelError, RequestError
 from lora_host.naming import counted
-from lora_sdk.arguments.describe import documented
-from lora_sdk.arguments.option import ArgumentError, check_options, option
-from lora_sdk.arguments.signature import named_arguments
+from lora_sdk.arguments.option import (
+    ArgumentError,
+    check_options,
+    documented,
+    named_arguments,
+    option,
+)
 from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind

@@ -16,7 +16,7 @@ from lora_sdk.opening.opening import open_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.worker_name import WorkerName
 from lora_sdk.prefill.job import Job, JobAdapter, Part
-from lora_sdk.step.rows import build_rows
+from lora_sdk.step.step import build_rows
 from lora_sdk.step.stepper import Stepper
 
 

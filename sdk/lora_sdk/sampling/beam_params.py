@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lora_host.errors import RequestError
-from lora_sdk.arguments.describe import documented
-from lora_sdk.arguments.option import ArgumentError, option
-from lora_sdk.arguments.signature import named_arguments
+from lora_sdk.arguments.option import ArgumentError, documented, named_arguments, option
 from lora_sdk.sampling.params import SamplingParams
 
 NEVER = "never"

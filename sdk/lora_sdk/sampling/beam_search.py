@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
 from lora_host.logits import top_tokens
-from lora_sdk.sampling import philox, rejection, select
+from lora_sdk.sampling import philox, rejection
 from lora_sdk.sampling.beam_params import NEVER, BeamSearchParams
 from lora_sdk.sampling.logprobs import max_and_log_sum
-from lora_sdk.sampling.sampler import BEAMS, Sampler
+from lora_sdk.sampling.sampler import BEAMS, Sampler, check_finite, divided, weights_of
 
 Logits = NDArray[np.float32]
 Scores = NDArray[np.float32]
@@ -91,11 +91,11 @@ class BeamSearch:
         """Log probabilities divided by the temperature, without what top-k, top-p and min-p drop.
         The most likely tokens stay in any case, one more than there are end tokens."""
         params, least = self.params, self._spread
-        scaled = select.divided(logprobs, params.temperature)
+        scaled = divided(logprobs, params.temperature)
         if scaled.max() == -np.inf:
             return scaled
         top_k = max(params.top_k, least) if params.top_k > 0 else params.top_k
-        kept = select.weights_of(scaled, 1.0, top_k, params.top_p, params.min_p) > 0.0
+        kept = weights_of(scaled, 1.0, top_k, params.top_p, params.min_p) > 0.0
         kept[top_tokens(scaled, least)] = True
         scaled[~kept] = -np.inf
         return scaled
@@ -136,7 +136,7 @@ class BeamSearch:
 
 def _log_probabilities(logits: Logits, position: int) -> Logits:
     """FP32 [V] of logits FP32 [V] (docs/numbers.md, 9.1), rounded once."""
-    select.check_finite(logits, position)
+    check_finite(logits, position)
     if not np.isfinite(logits.max()):
         raise ModelError(
             f"the largest logit of position {position} is {logits.max():g}; expected a finite one"

@@ -11,17 +11,17 @@ import numpy as np
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
-from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import (
     ArgumentError,
     check_options,
+    documented,
     is_integer,
     is_real,
+    named_arguments,
     option,
     options_of,
 )
 from lora_sdk.arguments.prefill_name import NAME
-from lora_sdk.arguments.signature import named_arguments
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
 """Callback before sampling: tokens emitted so far -> bool mask [vocabulary], None to allow all."""

@@ -14,11 +14,10 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError
 from lora_sdk.compile.isa import Command, End, counter_count, record
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.model.quantization import FP16
 from lora_sdk.plan.topology import Route, route
-from lora_sdk.step.step import Row
-from lora_sdk.step.step_block import build_block
+from lora_sdk.step.step import Row, build_block
 
 LIST, BLOCK, TABLE, RESULTS = 0x2000, 0x8000, 0x20000, 0x40000  # bytes of the control bank
 RESULT_BYTES = 0x40000

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_sdk.compile.isa import KvCommit, KvStore, MoveRows
-from lora_sdk.kv.kv_op import KvOp
+from lora_sdk.kv.header_queue import KvOp
 
 from .bench import (
     COMMITTED,

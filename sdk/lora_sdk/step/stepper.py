@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 
 from lora_host import abi
 from lora_host.errors import CommandError, LinkError, LoraError, ModelError, TransportError
+from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.kv.kv_arrays import KvArrays
-from lora_sdk.kv.kv_op import KvOp
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.kv.uncommitted import Uncommitted
 from lora_sdk.step.step import Row, StepResult, joined

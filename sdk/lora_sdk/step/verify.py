@@ -19,8 +19,7 @@ from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling import Sampler
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.step.results import Verified
-from lora_sdk.step.rows import build_rows
-from lora_sdk.step.step import Row, StepResult
+from lora_sdk.step.step import Row, StepResult, build_rows
 from lora_sdk.step.stepper import Stepper, argmax_of
 
 Weights = NDArray[np.float64]

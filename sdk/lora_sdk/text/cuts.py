@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from lora_sdk.text.decoder_stages import byte_level_bytes
+from lora_sdk.text.decoding import byte_level_bytes
 
 PART = 1 << 16  # characters of a part, at least
 _HAN = "\u4e00-\u9fff"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lora_sdk.text.decoder_stages import RUN, begun
+from lora_sdk.text.decoding import RUN, begun
 from lora_sdk.text.tokenizer import Tokenizer
 
 

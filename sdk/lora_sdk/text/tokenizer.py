@@ -10,8 +10,7 @@ from typing import Any
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.text.cuts import PART, Cuts, cuts_of
-from lora_sdk.text.decoder_stages import byte_level_bytes, fallback_byte
-from lora_sdk.text.decoding import Decoding, decoders_of, stages_of
+from lora_sdk.text.decoding import Decoding, byte_level_bytes, decoders_of, fallback_byte, stages_of
 from lora_sdk.text.panics import without_panic_reports
 from lora_sdk.text.token_length import longest_token
 from lora_sdk.text.tokenizer_files import TokenizerFiles, one_line, tokenizer_files
