@@ -36,10 +36,9 @@ from lora_sdk.model.operations import (
     Activate,
     AddGated,
     AddPosition,
-    AddResidual,
     Argmax,
     Attend,
-    CapLogits,
+    Elementwise,
     Embed,
     ExpertMatmul,
     GateHeads,
@@ -52,7 +51,6 @@ from lora_sdk.model.operations import (
     Recur,
     Rope,
     Route,
-    ScaleLogits,
     StoreKv,
     row,
     width,
@@ -440,8 +438,9 @@ class _Builder:
         columns = width(self.config, activate.target.axes[0]) / self.boards
         self._by_columns(f"activation {activate.kind}", op, columns)
 
-    def residual(self, add: AddResidual) -> None:
-        self._by_columns("residual", abi.VEC_RESIDUAL, self.config.hidden / self.boards)
+    def elementwise(self, op: Elementwise) -> None:
+        columns = sum(width(self.config, axis) for axis in op.target.axes)
+        self._by_columns(op.what, op.command, columns / self.boards)
 
     def add_gated(self, add: AddGated) -> None:
         self._by_columns("add shared", abi.VEC_ADD_GATED, self.config.hidden / self.boards)
@@ -449,12 +448,6 @@ class _Builder:
     def pack(self, pack: PackSelected) -> None:
         size = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
         self._moves("pack rows", self.rows * math.ceil(size / abi.LINE_BYTES))
-
-    def scale_logits(self, scale: ScaleLogits) -> None:
-        self._by_columns("scale logits", abi.VEC_SCALE, self.config.vocabulary / self.boards)
-
-    def cap_logits(self, cap: CapLogits) -> None:
-        self._by_columns("cap logits", abi.VEC_SOFTCAP, self.config.vocabulary / self.boards)
 
     def argmax(self, argmax: Argmax) -> None:
         self._by_columns("argmax", abi.VEC_ARGMAX, self.config.vocabulary / self.boards)
@@ -471,10 +464,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     StoreKv: _Builder.store,
     Attend: _Builder.attention,
     Activate: _Builder.activate,
-    AddResidual: _Builder.residual,
+    Elementwise: _Builder.elementwise,
     PackSelected: _Builder.pack,
-    ScaleLogits: _Builder.scale_logits,
-    CapLogits: _Builder.cap_logits,
     Argmax: _Builder.argmax,
     Route: _Builder.route,
     ExpertMatmul: _Builder.experts,

@@ -32,10 +32,9 @@ from lora_sdk.model.operations import (
     Activate,
     AddGated,
     AddPosition,
-    AddResidual,
     Argmax,
     Attend,
-    CapLogits,
+    Elementwise,
     Embed,
     ExpertMatmul,
     GateHeads,
@@ -48,7 +47,6 @@ from lora_sdk.model.operations import (
     Recur,
     Rope,
     Route,
-    ScaleLogits,
     StoreKv,
     row,
     width,
@@ -293,7 +291,5 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Recur: _Builder.refuse,
     NormGroups: _Builder.refuse,
     GateHeads: _Builder.refuse,
-    **dict.fromkeys(
-        (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
-    ),
+    **dict.fromkeys((AddPosition, Elementwise, PackSelected, Argmax), _Builder.follow),
 }

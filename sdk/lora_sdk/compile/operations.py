@@ -345,23 +345,27 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
     )
 
 
-def _add_residual(part: Lowering, after: Event | None, add: ops.AddResidual) -> Event | None:
-    columns = part.columns(add.target)
+def _elementwise(part: Lowering, after: Event | None, op: ops.Elementwise) -> Event | None:
+    columns, target = part.columns(op.target), part.own(op.target)
     if not columns:
         return after
-    scaled = add.scale != 1
+    fields = part.address("y", target)
+    for name, buffer in op.operands.items():
+        fields |= part.address(name, part.own(buffer))
+    if op.scalar is not None:
+        fields["scalar"] = float_bits(op.scalar)
+    if op.target.results:
+        fields["y_bank"] = part.bank(op.target)
+    else:
+        fields["first"] = columns.start
     return part.builder.emit(
         Vector,
         after,
-        what="residual",
-        flags=part.flags(add),
-        op=abi.VEC_RESIDUAL_SCALED if scaled else abi.VEC_RESIDUAL,
+        what=op.what,
+        flags=part.flags(op),
+        op=op.command,
         columns=len(columns),
-        **({"scalar": float_bits(add.scale)} if scaled else {}),
-        first=part.board.share.hidden.start,
-        **part.address("x", part.own(add.stream)),
-        **part.address("y", part.own(add.target)),
-        **part.address("z", part.own(add.branch)),
+        **fields,
     )
 
 
@@ -371,39 +375,6 @@ def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event 
         return after
     source, target = part.own(pack.source), part.own(pack.target)
     return part.pack(after, "pack selected rows", source, target, len(columns) * FP16_BYTES)
-
-
-def _scale_logits(part: Lowering, after: Event | None, scale: ops.ScaleLogits) -> Event | None:
-    return _logits(part, after, scale, "scale logits", abi.VEC_SCALE, scale.scale)
-
-
-def _cap_logits(part: Lowering, after: Event | None, cap: ops.CapLogits) -> Event | None:
-    return _logits(part, after, cap, "cap logits", abi.VEC_SOFTCAP, cap.cap)
-
-
-def _logits(
-    part: Lowering,
-    after: Event | None,
-    changed: ops.ScaleLogits | ops.CapLogits,
-    what: str,
-    operation: int,
-    scalar: float,
-) -> Event | None:
-    """An operation on the board's own columns of the logits, in place."""
-    columns = part.columns(changed.target)
-    if not columns:
-        return after
-    return part.builder.emit(
-        Vector,
-        after,
-        what=what,
-        flags=part.flags(changed),
-        op=operation,
-        columns=len(columns),
-        scalar=float_bits(scalar),
-        y_bank=part.bank(changed.target),
-        **part.address("y", part.own(changed.target)),
-    )
 
 
 def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | None:
@@ -478,10 +449,8 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.NormGroups: norm_groups,
     ops.GateHeads: _gate_heads,
     ops.Activate: _activate,
-    ops.AddResidual: _add_residual,
+    ops.Elementwise: _elementwise,
     ops.PackSelected: _pack,
-    ops.ScaleLogits: _scale_logits,
-    ops.CapLogits: _cap_logits,
     ops.Argmax: _argmax,
     ops.Route: _route,
     ops.ExpertMatmul: lower_matmul,

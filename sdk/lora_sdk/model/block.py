@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.block_checks import check_experts, check_recurrent
+from lora_sdk.model.families.registry import FAMILIES
 from lora_sdk.model.operations import (
     Activate,
     AddGated,
@@ -102,7 +103,9 @@ class Block:
 def describe(config: ModelConfig) -> Block:
     """The operations of a model. ModelError: norms after the sums with a parallel residual or with
     norms of branches."""
-    return _Description(config).block()
+    made = getattr(FAMILIES.get(config.architecture), "Description", Description)
+    found: Block = made(config).block()
+    return found
 
 
 RESIDUAL = Buffer("residual", ("hidden",))
@@ -147,8 +150,9 @@ def _of_experts(lead: str, count: int, parts: tuple[str, ...], axis: Axis) -> tu
 
 
 @dataclass(frozen=True)
-class _Description:
-    """Makes the operations of a configuration."""
+class Description:
+    """Makes the operations of a configuration. The file of a family whose layers have more may have
+    a subclass of this name."""
 
     config: ModelConfig
 
@@ -213,7 +217,7 @@ class _Description:
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
             tuple(self._before()),
-            tuple(tuple(self._layer(layer)) for layer in range(self.config.layers)),
+            tuple(tuple(self.layer(layer)) for layer in range(self.config.layers)),
             tuple(self._after()),
         )
 
@@ -234,7 +238,8 @@ class _Description:
         if positions:
             yield AddPosition(target=self._stream)
 
-    def _layer(self, layer: int) -> Iterator[Operation]:
+    def layer(self, layer: int) -> Iterator[Operation]:
+        """The operations of a layer."""
         attention, mlp = tuple(self._attention(layer)), tuple(self._mlp(layer))
         add = self._add(layer, self.config.mixer_scales[1 if self.config.recurs(layer) else 0])
         before = {

@@ -11,6 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_host.numerics import soft_cap
 from lora_sdk.model.spec import Activation, ModelConfig, NormKind, Recurrence, SigmoidRouting
 
 Axis = Literal[
@@ -288,13 +293,69 @@ class Activate(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddResidual(Operation):
+class Elementwise(Operation):
+    """Each of the board's own columns of target is a function of those of the operands: one vector
+    command. Every table has a row for this class, so a subclass, which says the rest, needs none.
+    The command also gets `first`, the number of the first column, unless target is of results."""
+
+    target: Buffer
+
+    @property
+    def what(self) -> str:
+        """Its name where a step's time or a list is told."""
+        raise NotImplementedError
+
+    @property
+    def command(self) -> int:
+        """Of the ABI, LORA_VEC_..."""
+        raise NotImplementedError
+
+    @property
+    def operands(self) -> Mapping[str, Buffer]:
+        """By the command's operand besides y, which is target: x, z."""
+        return {}
+
+    @property
+    def scalar(self) -> float | None:
+        """The command's FP32 number, where it has one."""
+        return None
+
+    def floats(self, *rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The function in floats, for `lora quantize`: of the operands' rows [T, columns] in their
+        order, of the target's where there are none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddResidual(Elementwise):
     """target = FP16(stream + branch*scale)."""
 
     stream: Buffer
     branch: Buffer
-    target: Buffer
     scale: float = 1.0
+
+    @property
+    def what(self) -> str:
+        return "residual"
+
+    @property
+    def command(self) -> int:
+        return abi.VEC_RESIDUAL if self.scalar is None else abi.VEC_RESIDUAL_SCALED
+
+    @property
+    def operands(self) -> Mapping[str, Buffer]:
+        return {"x": self.stream, "z": self.branch}
+
+    @property
+    def scalar(self) -> float | None:
+        return self.scale if self.scale != 1 else None
+
+    def floats(self, *rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        stream, branch = rows
+        if self.scale != 1:
+            branch = branch * np.float32(self.scale)
+        found: NDArray[np.float32] = stream + branch
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,19 +367,48 @@ class PackSelected(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleLogits(Operation):
+class ScaleLogits(Elementwise):
     """target = target*scale, in FP32."""
 
-    target: Buffer
     scale: float
+
+    @property
+    def what(self) -> str:
+        return "scale logits"
+
+    @property
+    def command(self) -> int:
+        return abi.VEC_SCALE
+
+    @property
+    def scalar(self) -> float:
+        return self.scale
+
+    def floats(self, *rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = rows[0] * np.float32(self.scale)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapLogits(Operation):
+class CapLogits(Elementwise):
     """target = cap*tanh(target/cap), in FP32."""
 
-    target: Buffer
     cap: float
+
+    @property
+    def what(self) -> str:
+        return "cap logits"
+
+    @property
+    def command(self) -> int:
+        return abi.VEC_SOFTCAP
+
+    @property
+    def scalar(self) -> float:
+        return self.cap
+
+    def floats(self, *rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return soft_cap(rows[0], np.float32(self.cap))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,19 +419,21 @@ class Argmax(Operation):
 
 
 KINDS: tuple[type[Operation], ...] = (
-    Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
-    PackSelected, ScaleLogits, CapLogits, Argmax, Route, ExpertMatmul,
-    AddGated, Recur, GateHeads, NormGroups,
+    Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, Elementwise,
+    PackSelected, Argmax, Route, ExpertMatmul, AddGated, Recur, GateHeads, NormGroups,
 )  # fmt: skip
+"""What a consumer's table has a row for."""
 Row = TypeVar("Row")
 
 
 def row(table: Mapping[type[Operation], Row], operation: Operation) -> Row:
-    """The operation's entry in a consumer's table; TypeError names a kind without one."""
+    """The operation's entry in a consumer's table, its own class's before the one above it;
+    TypeError names a kind without one."""
     kind = type(operation)
-    if kind not in table:
-        raise TypeError(f"operation {kind.__name__}: no row in this table; expected one per kind")
-    return table[kind]
+    for one in kind.__mro__:
+        if one in table:
+            return table[one]
+    raise TypeError(f"operation {kind.__name__}: no row in this table; expected one per kind")
 
 
 def matmuls(operations: Iterator[Operation] | tuple[Operation, ...]) -> tuple[Matmul, ...]:

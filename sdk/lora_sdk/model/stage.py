@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from lora_sdk.model.block import Block, describe
 from lora_sdk.model.operations import (
-    AddResidual,
     Buffer,
+    Elementwise,
     Norm,
     Operation,
     PackSelected,
@@ -51,7 +51,7 @@ def _last_selected(whole: Block) -> Block:
     )
     packed, *after = whole.after
     output = behind[-1]
-    assert isinstance(packed, PackSelected) and isinstance(output, AddResidual | Norm)
+    assert isinstance(packed, PackSelected) and isinstance(output, Elementwise | Norm)
     behind[-1] = replace(output, target=packed.target)
     last = (*layer[:stored], *behind[:reads], pack, *behind[reads:])
     return replace(whole, layers=(*whole.layers[:-1], last), after=tuple(after))
@@ -59,6 +59,6 @@ def _last_selected(whole: Block) -> Block:
 
 def _reads(operation: Operation, stream: Buffer) -> bool:
     """Whether an operation behind attention reads the stream as it was before the layer."""
-    if isinstance(operation, AddResidual):
-        return operation.stream == stream
+    if isinstance(operation, Elementwise):
+        return stream in operation.operands.values()
     return isinstance(operation, Norm) and operation.source == stream

@@ -175,7 +175,7 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.ExpertMatmul: _matmul,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
+         ops.Elementwise, ops.PackSelected, ops.Argmax, ops.Route,
          ops.AddGated, ops.Recur, ops.GateHeads),
         _none,
     ),

@@ -108,13 +108,11 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.StoreKv: (1, 3),  # q, k and v quantized
     ops.Attend: (2, 0),  # q packed
     ops.Activate: (1, 0),
-    ops.AddResidual: (1, 0),
+    ops.Elementwise: (1, 0),
     ops.AddGated: (1, 0),
     ops.Recur: (1, 0),
     ops.GateHeads: (2, 0),  # gates packed
     ops.PackSelected: (1, 0),
-    ops.ScaleLogits: (1, 0),
-    ops.CapLogits: (1, 0),
     ops.Argmax: (1, 0),
 }
 """Max commands per operation, and the max further ones in a quantized model."""

@@ -128,7 +128,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     ops.NormGroups: _of_groups,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax, ops.Route,
+         ops.Elementwise, ops.PackSelected, ops.Argmax, ops.Route,
          ops.AddGated, ops.Recur, ops.GateHeads),
         _none,
     ),

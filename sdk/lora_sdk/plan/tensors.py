@@ -342,8 +342,8 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.NormGroups: _norm_groups,
     ops.Route: _route,
     **dict.fromkeys(
-        (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.CapLogits, ops.Argmax, ops.AddGated, ops.GateHeads),
+        (ops.StoreKv, ops.Activate, ops.Elementwise, ops.PackSelected, ops.Argmax, ops.AddGated,
+         ops.GateHeads),
         _none,
     ),
 }  # fmt: skip

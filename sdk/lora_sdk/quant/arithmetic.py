@@ -231,17 +231,12 @@ class _Pass:
         else:
             self.keep(op.target, activate(self.read(op.source), self.config))
 
-    def add_residual(self, op: ops.AddResidual) -> None:
-        branch = self.read(op.branch)
-        if op.scale != 1:
-            branch = branch * np.float32(op.scale)
-        self.keep(op.target, self.read(op.stream) + branch)
-
-    def scale_logits(self, op: ops.ScaleLogits) -> None:
-        self.rows[op.target.name] = (self.read(op.target) * np.float32(op.scale),)
-
-    def cap_logits(self, op: ops.CapLogits) -> None:
-        self.rows[op.target.name] = (soft_cap(self.read(op.target), np.float32(op.cap)),)
+    def elementwise(self, op: ops.Elementwise) -> None:
+        y = op.floats(*map(self.read, list(op.operands.values()) or [op.target]))
+        if op.target.results:
+            self.rows[op.target.name] = (y,)
+        else:
+            self.keep(op.target, y)
 
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
@@ -326,10 +321,8 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.StoreKv: _Pass.nothing,
     ops.Attend: _Pass.attend,
     ops.Activate: _Pass.activate,
-    ops.AddResidual: _Pass.add_residual,
+    ops.Elementwise: _Pass.elementwise,
     ops.PackSelected: _Pass.pack,
-    ops.ScaleLogits: _Pass.scale_logits,
-    ops.CapLogits: _Pass.cap_logits,
     ops.Argmax: _Pass.nothing,
     ops.Route: _Pass.route,
     ops.ExpertMatmul: _Pass.experts,

@@ -304,7 +304,7 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
     ops.Attend: LayerCalibration._smooth_attention,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax,
+         ops.Elementwise, ops.PackSelected, ops.Argmax,
          ops.Route, ops.ExpertMatmul, ops.AddGated, ops.Recur, ops.GateHeads,
          ops.NormGroups),
         LayerCalibration._not_smoothed,
