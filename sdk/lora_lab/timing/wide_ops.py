@@ -39,6 +39,7 @@ from lora_sdk.model.operations import (
     Embed,
     ExpertMatmul,
     GateHeads,
+    JoinHeads,
     Matmul,
     Norm,
     NormGroups,
@@ -293,6 +294,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Recur: _Builder.refuse,
     NormGroups: _Builder.refuse,
     GateHeads: _Builder.refuse,
+    JoinHeads: _Builder.refuse,
     **dict.fromkeys(
         (AddPosition, AddResidual, PackSelected, ScaleLogits, CapLogits, Argmax), _Builder.follow
     ),

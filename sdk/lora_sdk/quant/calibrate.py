@@ -306,7 +306,7 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax,
          ops.Route, ops.ExpertMatmul, ops.AddGated, ops.Recur, ops.GateHeads,
-         ops.NormGroups),
+         ops.NormGroups, ops.JoinHeads),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from lora_sdk.model.families import (
     bloom,
+    deepseek_v2,
     falcon,
     falcon_h1,
     gemma,
@@ -101,6 +102,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2_moe": qwen2_moe,
     "granitemoeshared": granitemoeshared,
     "glm4_moe": glm4_moe,
+    "deepseek_v2": deepseek_v2,
     "gpt_oss": gpt_oss,
     "lfm2": lfm2,
     "qwen3_next": qwen3_next,
