@@ -9,6 +9,8 @@ from typing import Any
 _COMMON = {"num_hidden_layers": 2, "max_position_embeddings": 384, "rms_norm_eps": 1e-5,
            "hidden_act": "silu", "tie_word_embeddings": False}  # fmt: skip
 _V2 = {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], **_COMMON}
+_V3 = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], **_COMMON}
+_LITE = {"model_type": "glm4_moe_lite", "architectures": ["Glm4MoeLiteForCausalLM"], **_COMMON}
 
 LATENT_CONFIGS: dict[str, dict[str, Any]] = {
     "deepseek_v2": {
@@ -32,6 +34,48 @@ LATENT_CONFIGS: dict[str, dict[str, Any]] = {
         "norm_topk_prob": False, "first_k_dense_replace": 0, "attention_bias": False,
         "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
         "tie_word_embeddings": True,
+    },
+    "deepseek_v3": {
+        **_V3, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "num_hidden_layers": 3, "q_lora_rank": 72, "kv_lora_rank": 104, "qk_nope_head_dim": 12,
+        "qk_rope_head_dim": 12, "v_head_dim": 16, "intermediate_size": 296,
+        "moe_intermediate_size": 72, "vocab_size": 287, "n_routed_experts": 12,
+        "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
+        "routed_scaling_factor": 2.5, "norm_topk_prob": True, "first_k_dense_replace": 1,
+        "attention_bias": True, "num_nextn_predict_layers": 1, "rope_interleave": False,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 6.0,
+                            "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+                            "mscale_all_dim": 1.0, "original_max_position_embeddings": 64},
+    },
+    "deepseek_v3_single": {
+        **_V3, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "q_lora_rank": None, "kv_lora_rank": 56, "qk_nope_head_dim": 8, "qk_rope_head_dim": 16,
+        "v_head_dim": 24, "intermediate_size": 232, "moe_intermediate_size": 40,
+        "vocab_size": 281, "n_routed_experts": 7, "num_experts_per_tok": 4, "n_group": 1,
+        "topk_group": 1, "n_shared_experts": 2, "routed_scaling_factor": 1.5,
+        "norm_topk_prob": False, "first_k_dense_replace": 0, "attention_bias": False,
+        "num_nextn_predict_layers": 0, "rope_theta": 20000.0, "tie_word_embeddings": True,
+    },
+    "glm4_moe_lite": {
+        **_LITE, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 10,
+        "num_hidden_layers": 3, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 12,
+        "qk_rope_head_dim": 4, "v_head_dim": 16, "intermediate_size": 296,
+        "moe_intermediate_size": 72, "vocab_size": 301, "n_routed_experts": 8,
+        "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+        "routed_scaling_factor": 1.8, "norm_topk_prob": True, "first_k_dense_replace": 1,
+        "attention_bias": False, "num_nextn_predict_layers": 1, "rope_theta": 5000.0,
+        "rope_scaling": None, "partial_rotary_factor": 1.0,
+    },
+    "glm4_moe_lite_mixed": {
+        **_LITE, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "num_hidden_layers": 4, "q_lora_rank": 48, "kv_lora_rank": 40, "qk_nope_head_dim": 20,
+        "qk_rope_head_dim": 4, "v_head_dim": 20, "intermediate_size": 232,
+        "moe_intermediate_size": 104, "vocab_size": 282, "n_routed_experts": 6,
+        "num_experts_per_tok": 3, "n_group": 2, "topk_group": 1, "n_shared_experts": 1,
+        "routed_scaling_factor": 1.3, "norm_topk_prob": False,
+        "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"], "attention_bias": True,
+        "rope_interleave": False, "num_nextn_predict_layers": 0, "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
     },
 }  # fmt: skip
 LATENT_KINDS = frozenset(config["model_type"] for config in LATENT_CONFIGS.values())
