@@ -25,7 +25,8 @@ enum operand {
     Z_SCALE = 0x40000,  /* struct lora_row_scale of `extra` maxima, on-chip */
     Y_CHOSEN = 0x80000, /* struct lora_chosen, `extra` of them, with X of FP32 columns: on-chip */
     Z_GATE = 0x100000,  /* one FP32 value, on-chip, as y is */
-    A_FP32 = 0x200000   /* FP32 columns */
+    A_FP32 = 0x200000,  /* FP32 columns */
+    HEADS = 0x400000    /* JOIN_HEADS' x, y and z, on-chip */
 };
 
 /* One row an operation. */
@@ -62,6 +63,7 @@ static const uint32_t rules[] = {
     [LORA_VEC_GATE] = X_ROW | Z_ROW | Y_ROW,
     [LORA_VEC_ROUTE_SIGMOID] = X_ROW | Y_CHOSEN | A_FP32,
     [LORA_VEC_SWIGLU_CLAMPED] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_JOIN_HEADS] = X_ROW | Y_ROW | HEADS,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -105,11 +107,17 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.row_bytes = sizeof(struct lora_row_scale);
         z.align = 4;
     }
+    if (uses & HEADS) {
+        y.bank = LORA_BANK_ONCHIP;
+        x.row_bytes = v->columns / v->extra * v->first * 2;
+        z.row_bytes = v->a_line * v->b_line * 2;
+    }
     if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
     if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS | Y_CHOSEN)) &&
         fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE | Z_GATE))
+    if ((uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE | Z_GATE)) ||
+        ((uses & HEADS) && v->a_line != 0))
         return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }
@@ -185,16 +193,38 @@ static uint32_t check_heads(struct fw *fw, const struct lora_list *list,
     return FW_MORE;
 }
 
-/* Groups of equal sizes, of which enough are taken; a factor above 0. */
-static uint32_t check_sigmoid(struct fw *fw, const struct lora_vector *v) {
+/* Groups of equal sizes, `least` experts or more in each of several, of which enough are taken; a
+ * factor above 0. */
+static uint32_t check_groups(struct fw *fw, const struct lora_vector *v, uint32_t least) {
     uint32_t groups = v->b_line & 0xffff, taken = v->b_line >> 16;
     uint32_t each = groups ? v->columns / groups : 0;
-    if (each == 0 || each * groups != v->columns || (groups > 1 && each == 1))
+    if (each == 0 || each * groups != v->columns || (groups > 1 && each < least))
         return fw_fail(fw, LORA_ERR_SIZE, groups, 1);
     if (taken > groups || taken * each < v->extra) return fw_fail(fw, LORA_ERR_SIZE, taken, groups);
-    if (v->first > 2) return fw_fail(fw, LORA_ERR_SIZE, v->first, 2);
-    if (v->scalar == 0 || v->scalar >= FP32_INFINITY) /* or negative, or NaN */
+    return FW_MORE;
+}
+
+static uint32_t check_route(struct fw *fw, const struct lora_vector *v) {
+    uint32_t sigmoid = v->op == LORA_VEC_ROUTE_SIGMOID;
+    if ((sigmoid || v->b_line != 0) && check_groups(fw, v, sigmoid ? 2 : 1) == FW_FAILED)
+        return FW_FAILED;
+    if (sigmoid && v->first > 2) return fw_fail(fw, LORA_ERR_SIZE, v->first, 2);
+    if ((sigmoid && v->scalar == 0) || v->scalar >= FP32_INFINITY) /* or negative, or NaN */
         return fw_fail(fw, LORA_ERR_SIZE, v->scalar, FP32_INFINITY);
+    return FW_MORE;
+}
+
+/* Heads of `extra` columns, which hold what is copied to them. */
+static uint32_t check_joined(struct fw *fw, const struct lora_vector *v) {
+    if (v->extra == 0 || v->columns % v->extra)
+        return fw_fail(fw, LORA_ERR_SIZE, v->columns, v->extra);
+    if (v->a_line > v->extra || v->scalar > v->extra - v->a_line)
+        return fw_fail(fw, LORA_ERR_SIZE, v->scalar, v->extra);
+    if (v->first > FW_MAX_DIMENSION || v->scalar > v->first ||
+        (v->first != 0 && v->columns / v->extra > FW_MAX_DIMENSION / v->first))
+        return fw_fail(fw, LORA_ERR_SIZE, v->first, v->scalar);
+    if (v->a_line != 0 && (v->b_line == 0 || v->b_line > FW_MAX_DIMENSION / v->a_line))
+        return fw_fail(fw, LORA_ERR_SIZE, v->b_line, 1);
     return FW_MORE;
 }
 
@@ -225,7 +255,8 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if ((uses & Y_CHOSEN) && (v->extra == 0 || v->extra > LORA_MAX_CHOSEN ||
                               v->extra > v->columns || v->columns > LORA_MAX_EXPERTS))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_CHOSEN);
-    if (v->op == LORA_VEC_ROUTE_SIGMOID) return check_sigmoid(fw, v);
+    if (uses & Y_CHOSEN) return check_route(fw, v);
+    if (uses & HEADS) return check_joined(fw, v);
     if (v->op == LORA_VEC_RELU && v->extra != 0 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)

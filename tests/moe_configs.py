@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.latent_configs import LATENT_CONFIGS, LATENT_KINDS, latent_shapes
+
 _COMMON = {"num_hidden_layers": 2, "max_position_embeddings": 384, "rms_norm_eps": 1e-5,
            "hidden_act": "silu", "tie_word_embeddings": False}  # fmt: skip
 _MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **_COMMON}
@@ -132,6 +134,7 @@ MOE_CONFIGS: dict[str, dict[str, Any]] = {
         "swiglu_limit": 7.0, "attention_bias": False, "tie_word_embeddings": True,
         "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
     },
+    **LATENT_CONFIGS,
 }  # fmt: skip
 MOE_KINDS = frozenset(config["model_type"] for config in MOE_CONFIGS.values())
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -148,6 +151,10 @@ def moe_shapes(c: dict[str, Any]) -> Shapes:
         h = f"model.layers.{layer}."
         for norm in ("input", "post_attention"):
             yield f"{h}{norm}_layernorm.weight", (d,)
+        if kind in LATENT_KINDS:
+            yield from latent_shapes(c, f"{h}self_attn")
+            yield from _mlp(c, layer)
+            continue
         norms = {"qwen3_moe": (size, size), "olmoe": (q, kv)}.get(kind, ())
         if c.get("use_qk_norm"):
             norms = (size, size)
@@ -171,6 +178,7 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     d, lead = c["hidden_size"], f"model.layers.{layer}.mlp"
     dense = layer in c.get("mlp_only_layers", ()) or (layer + 1) % c.get("decoder_sparse_step", 1)
     dense = dense or layer < c.get("first_k_dense_replace", 0)
+    dense = dense or c.get("mlp_layer_types", ["sparse"] * (layer + 1))[layer] == "dense"
     ffn = (
         c["intermediate_size"] if dense else c.get("moe_intermediate_size", c["intermediate_size"])
     )
@@ -203,8 +211,9 @@ def _mlp(c: dict[str, Any], layer: int) -> Shapes:
     yield f"{lead}.gate.weight", (count, d)
     for expert in range(count):
         yield from ((f"{lead}.experts.{expert}.{name}.weight", s) for name, s in names.items())
-    if c["model_type"] == "glm4_moe":
-        yield f"{lead}.gate.e_score_correction_bias", (count,)
+    if "n_shared_experts" in c:
+        if c["model_type"] != "deepseek_v2":
+            yield f"{lead}.gate.e_score_correction_bias", (count,)
         width = c["n_shared_experts"] * ffn
         for name in names:
             shape = (d, width) if name == "down_proj" else (width, d)

@@ -100,7 +100,7 @@ SPOIL(selected_too_many,
 SPOIL(waits_behind_fence,
       (c[FENCE_AT].command.wait_counter = C_COMMIT, c[FENCE_AT].command.wait_value = 2))
 
-SPOIL(vector_op, c[EMBED_AT].vector.op = LORA_VEC_SWIGLU_CLAMPED + 1)
+SPOIL(vector_op, c[EMBED_AT].vector.op = LORA_VEC_JOIN_HEADS + 1)
 SPOIL(vector_op_zero, c[EMBED_AT].vector.op = 0)
 SPOIL(columns_huge, c[EMBED_AT].vector.columns = 0x80000000)
 SPOIL(table_rows, h->vocabulary = BANK_BYTES / 64 + 1)

@@ -144,7 +144,7 @@ CHANGE(quantize_row_nine, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->extra = 9))
 CHANGE(quantize_row_y, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->y_stride = 63))
 CHANGE(quantize_row_x, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->x_offset = ONCHIP_BYTES))
 
-CHANGE(vector_unknown, vector(v, LORA_VEC_SWIGLU_CLAMPED + 1))
+CHANGE(vector_unknown, vector(v, LORA_VEC_JOIN_HEADS + 1))
 
 /* Norms of heads: gamma of 16 columns, one line; 4 heads of which 2 are here. */
 static void head_norm(struct lora_vector *v, uint32_t op) {

@@ -14,6 +14,7 @@ from lora_sdk.model.config import model_types
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import verify_tree
 from tests.hybrid_configs import HYBRID_KINDS
+from tests.latent_configs import LATENT_KINDS
 from tests.moe_configs import MOE_KINDS
 from tests.oracle.forward import Oracle, load_weights
 from tests.quantized import SCHEMES, QuantizedModel
@@ -41,6 +42,8 @@ SIZES = {
     ("mamba_d_head", "mamba_head_dim"): 2 * HEAD_DIM,
     ("mamba_n_groups", "n_groups"): HEADS // 4,
     ("mamba_d_ssm",): 2 * HEADS * HEAD_DIM,
+    ("q_lora_rank",): 96,
+    ("kv_lora_rank",): 64,
     ("vocab_size",): 293,
 }
 GROUPED = ("num_key_value_heads", "num_kv_heads")
@@ -52,7 +55,8 @@ def variant_of(kind: str) -> Variant:
     config = dict(which.config)
     for names, size in SIZES.items():
         config |= {name: size for name in names if name in config}
-    config |= {name: HEADS // 4 for name in GROUPED if name in config}
+    shared = HEADS if kind in LATENT_KINDS else HEADS // 4
+    config |= {name: shared for name in GROUPED if name in config}
     return replace(which, name=f"{which.name}/tiny", config=config)
 
 

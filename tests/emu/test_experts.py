@@ -56,6 +56,10 @@ def tokens_of(name: str) -> list[int]:
     return first_tokens(name, LENGTH)
 
 
+LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+ADAPTED = ("qwen3_moe", "qwen2_moe", "granitemoeshared", "glm4_moe", *LATENT, "deepseek_v2_lite")
+
+
 @pytest.mark.parametrize("name", MOE_CONFIGS)
 def test_boards_kernels_and_cuts_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], expected: Callable[[str], Logits]
@@ -70,7 +74,8 @@ def test_boards_kernels_and_cuts_give_the_oracles_bytes(
 
 
 @pytest.mark.parametrize(
-    ("name", "boards"), [("mixtral", 1), ("qwen3_moe_mixed", 2), ("gpt_oss", 2)]
+    ("name", "boards"),
+    [("mixtral", 1), ("qwen3_moe_mixed", 2), ("gpt_oss", 2), *((name, 2) for name in LATENT)],
 )
 def test_batches_and_trees_change_nothing(
     name: str, boards: int, folder_of: Callable[[str], Path], expected: Callable[[str], Logits]
@@ -88,7 +93,7 @@ def test_batches_and_trees_change_nothing(
         verify_tree(runner, tokens, want, 29)
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "qwen2_moe", "granitemoeshared", "glm4_moe"])
+@pytest.mark.parametrize("name", ADAPTED)
 def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
     name: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -97,8 +102,7 @@ def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
     checkpoint = Checkpoint.open(folder)
     factors = read_factors(variant(name), path)
     for own, (a, b, scale) in factors.items():
-        order = checkpoint.source(own).order  # outputs as boards rotate them
-        factors[own] = a, b if order is None else b[list(order)], scale
+        factors[own] = a, b[checkpoint.source(own).outputs], scale  # as boards rotate them
     want = Adapted(checkpoint.config, load_weights(checkpoint), factors).logits(tokens)
     for boards, mode in ((1, "auto"), (2, "s")):
         with open_runner(folder, boards, adapters=AdapterOptions(1, 16, mode=mode)) as runner:

@@ -45,6 +45,9 @@ CASES = {
     "granitemoeshared": "w4a16",
     "glm4_moe": "w4a8",
     "gpt_oss": "w8a8",
+    "deepseek_v2": "w8a8",
+    "deepseek_v3": "w4a8",
+    "glm4_moe_lite": "w8a8_dynamic",
 }
 Made = tuple[Path, QuantizedModel, Logits]
 
@@ -84,6 +87,9 @@ RECIPES = {
     "mixtral": Recipe("w4a16", group=32, head="fp16", kv="fp16", symmetric=False),
     "glm4_moe": Recipe("w8a8", kv="fp16"),
     "gpt_oss": Recipe("w4a8", group=32, kv="int8"),
+    "deepseek_v2": Recipe("w8a8", kv="int8"),
+    "deepseek_v3": Recipe("w4a8", group=32, kv="fp16"),
+    "glm4_moe_lite": Recipe("w8a8", kv="fp16"),
 }
 
 

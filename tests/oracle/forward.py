@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import (
     ExpertConfig,
+    LatentConfig,
     ModelConfig,
     RecurrentConfig,
     RopeConfig,
@@ -202,7 +203,10 @@ class Oracle:
 
     def _own_attention(self, x: F32, layer: int) -> F32:
         config, name = self.config, f"layer.{layer}"
-        q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
+        if config.latent is not None:
+            q, k, v = self._latent(x, name, config.latent)
+        else:
+            q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
         if config.head_norms != "none":
             norm = norm_heads if config.head_norms == "heads" else norm_row
             gammas = (self._gamma(f"{name}.{part}_norm", 0) for part in "qk")
@@ -219,11 +223,31 @@ class Oracle:
         heads = [
             self._attend(layer, h, q[h], k[h // group], v[h // group]) for h in range(config.heads)
         ]
+        if config.latent is not None:
+            heads = [own[:, : config.latent.values] for own in heads]
         y = np.concatenate(heads, axis=1)
         if config.output_gate:
             one = np.float32(1)
             y = store(y * (one / (one + exp(-self._linear(x, f"{name}.q_gate")))))
         return self._linear(y, f"{name}.o")
+
+    def _latent(self, x: F32, name: str, latent: LatentConfig) -> tuple[F32, F32, F32]:
+        """q, k and v [heads, positions, head_dim], k with the shared key in each head, v with zeros
+        behind its own columns."""
+        count, size = self.config.heads, self.config.head_dim
+        normed = x
+        if latent.q:
+            gamma = self.weights[f"{name}.q_a_norm.gamma"]
+            normed = rms_norm(self._linear(x, f"{name}.q_a"), gamma, latent.eps)
+        gamma = self.weights[f"{name}.kv_a_norm.gamma"]
+        b = rms_norm(self._linear(x, f"{name}.kv_a"), gamma, latent.eps)
+        first, second = np.split(self._linear(x, f"{name}.k_rope"), 2, axis=1)
+        n = np.split(self._linear(b, f"{name}.k"), 2 * count, axis=1)
+        z = np.split(self._linear(b, f"{name}.v"), count, axis=1)
+        none = np.zeros((len(x), size - latent.values), np.float32)
+        k = [np.hstack([first, n[2 * h], second, n[2 * h + 1]]) for h in range(count)]
+        v = [np.hstack([own, none]) for own in z]
+        return self._heads(self._linear(normed, f"{name}.q")), np.stack(k), np.stack(v)
 
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         """One query head over its stored q, k and v [positions, head_dim]."""
@@ -310,13 +334,18 @@ class Oracle:
         if experts.sigmoid is not None:
             assert bias is not None
             return self._route_sigmoid(logits, bias, experts, experts.sigmoid)
-        order = sorted(range(experts.count), key=lambda expert: (-logits[expert], expert))
+        each = experts.count // experts.groups
+        groups = [range(i, i + each) for i in range(0, experts.count, each)]
+        groups.sort(key=lambda group: -max(logits[group.start : group.stop]))  # stable
+        inside = sorted(expert for group in groups[: experts.taken] for expert in group)
+        order = sorted(inside, key=lambda expert: (-logits[expert], expert))
         chosen = sorted(order[: experts.chosen])
         p = exp(logits - logits.max())
         total = np.float32(0)
         for expert in chosen if experts.renormalize else range(experts.count):
             total = total + p[expert]
-        return {expert: p[expert] / total for expert in chosen}
+        factor = np.float32(experts.factor)
+        return {expert: p[expert] / total * factor for expert in chosen}
 
     def _route_sigmoid(
         self, logits: F32, bias: F32, experts: ExpertConfig, how: SigmoidRouting

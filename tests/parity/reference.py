@@ -44,14 +44,21 @@ def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
         logits = (arguments[0].reshape(-1, module.weight.shape[1]) @ module.weight.T).numpy()
         bias = getattr(module, "bias", None)  # GPT-OSS
         logits = logits if bias is None else logits + bias.numpy()
-        order = np.sort(logits, axis=1)
-        margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / logits.std())
+        if getattr(module, "topk_method", "greedy") == "greedy":
+            order = np.sort(logits, axis=1)
+            margins.append((order[:, -module.top_k] - order[:, -module.top_k - 1]) / logits.std())
+        else:
+            margins.append(in_groups(module, logits, 1) / logits.std())
 
     def note_sigmoid(module: Any, arguments: Any, found: Any) -> None:
         scores = found[0].sigmoid().numpy()
         choice = scores + module.e_score_correction_bias.numpy()
+        margins.append(in_groups(module, choice, 2) / scores.std())
+
+    def in_groups(module: Any, choice: Any, count: int) -> Any:
+        """Of a choice in groups, which their `count` largest are taken by."""
         groups = choice.reshape(len(choice), module.num_group, -1)
-        best = np.sort(groups, axis=2)[..., -2:].sum(axis=2)
+        best = np.sort(groups, axis=2)[..., -count:].sum(axis=2)
         order, margin = np.sort(best, axis=1), np.inf
         if module.topk_group < module.num_group:
             margin = order[:, -module.topk_group] - order[:, -module.topk_group - 1]
@@ -59,7 +66,7 @@ def note_routes(model: Any, margins: list[NDArray[np.float32]]) -> None:
         inside = np.where((best >= limit)[..., None], groups, -np.inf).reshape(choice.shape)
         order = np.sort(inside, axis=1)
         own = order[:, -module.top_k] - order[:, -module.top_k - 1]
-        margins.append(np.minimum(margin, own) / scores.std())
+        return np.minimum(margin, own)
 
     def note_biased(module: Any, arguments: Any, found: Any) -> None:
         scores = found[0].sigmoid().numpy()

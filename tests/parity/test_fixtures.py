@@ -205,6 +205,37 @@ def exchanged(one: str, other: str) -> Change:
     return change
 
 
+def latent(**fields: object) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.latent is not None
+        return replace(config, latent=replace(config.latent, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def gamma_left_out(part: str) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        name = f"layer.1.{part}_norm.gamma"
+        weights[name] = np.ones_like(weights[name])
+        return config
+
+    return change
+
+
+def rotated_first(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """The files' heads of q are read as if the columns that are rotated were first."""
+    assert config.latent is not None
+    size, half, pairs = config.head_dim, config.head_dim // 2, config.latent.rope // 2
+    rotated = [*range(pairs), *range(half, half + pairs)]  # on boards
+    others = [*range(pairs, half), *range(half + pairs, size)]
+    order = np.empty(size, int)
+    order[[*rotated, *others]] = [*others, *rotated]
+    for layer in range(config.layers):
+        q = weights[f"layer.{layer}.q"].reshape(-1, config.heads, size)
+        weights[f"layer.{layer}.q"] = q[:, :, order].reshape(len(q), -1)
+    return config
+
+
 FALCONS, NEMOTRONS = ("falcon_h1", "falcon_h1_plain"), ("nemotron_h", "nemotron_h_pattern")
 GRANITES = ("granitemoehybrid", "granitemoehybrid_dense")
 ROPE = (
@@ -218,6 +249,9 @@ ROPE = (
 )
 MIXTURES = ("mixtral", "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "granitemoeshared")
 HYBRID_MIXTURES = ("qwen3_5_moe", "qwen3_5_moe_stacked", "lfm2_moe", "lfm2_moe_plain")
+LATENT = ("deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "deepseek_v3_single",
+          "glm4_moe_lite", "glm4_moe_lite_mixed")  # fmt: skip
+SCALED = ("deepseek_v2", "deepseek_v3")
 OSS = ("gpt_oss", "gpt_oss_single")
 SHARED = ("qwen2_moe", "qwen2_moe_mixed", "granitemoeshared", "glm4_moe", "glm4_moe_single")
 SIGMOID = ("glm4_moe", "glm4_moe_single")
@@ -314,6 +348,21 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("granitemoehybrid_dense", "no limits", scan(limits=(0.0, float("inf")))),
     ("granitemoehybrid_dense", "one group", scan(key_heads=1)),
     ("qwen2_moe_mixed", "windows in the other layers", setting(windows=(0, 48, 0, 48))),
+    *((name, "mscale left out", setting(score_factor=None)) for name in SCALED),
+    *((name, "nothing rotated", setting(rope=None)) for name in LATENT),
+    *((name, "rotated columns first", rotated_first) for name in LATENT),
+    *((name, "latents not normed", latent(eps=1.0)) for name in LATENT),
+    *((name, "gamma of kv's latent", gamma_left_out("kv_a")) for name in LATENT),
+    *((name, "gamma of q's latent", gamma_left_out("q_a")) for name in (*SCALED, *LATENT[4:])),
+    *((name, "the lowest are chosen", router_negated) for name in LATENT),
+    *((name, "shared expert left out", experts(shared=0)) for name in LATENT),
+    ("deepseek_v2", "group limit left out", experts(groups=1, taken=1)),
+    ("deepseek_v2", "factor left out", experts(factor=1.0)),
+    ("deepseek_v2", "kv_a bias", without("layer.1.kv_a.bias")),
+    ("deepseek_v2", "bias of the shared key", without("layer.1.k_rope.bias")),
+    ("deepseek_v3", "q_a bias", without("layer.1.q_a.bias")),
+    ("deepseek_v3", "o bias", without("layer.1.o.bias")),
+    ("deepseek_v3", "bias of the choice", choice_bias_negated),
     *((name, "the lowest are chosen", router_negated) for name in OSS),
     *((name, "another's matrix", expert(1, "gate", 1, 0)) for name in OSS),
     *((name, "an expert skipped", expert(1, "down", 0, None)) for name in OSS),

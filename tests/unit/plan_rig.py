@@ -12,6 +12,7 @@ from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import MatrixFormat, Quantization, routes
 from lora_sdk.model.spec import (
     ExpertConfig,
+    LatentConfig,
     ModelConfig,
     RecurrentConfig,
     RopeConfig,
@@ -44,6 +45,19 @@ EXPERTS_SHARED = replace(NARROW, experts=replace(EXPERTS_NARROW.experts, shared=
 EXPERTS_WIDE = replace(  # whole groups of 32 along every K
     EXPERTS_GATED, hidden=160, heads=10, kv_heads=5, embed_dim=160, ffn=224,
     experts=replace(EXPERTS_GATED.experts, ffn=96, shared=64),
+)  # fmt: skip
+LATENT = replace(  # heads of 12 + 4 columns, of v 12; a latent of q; choices in groups
+    LLAMA, kv_heads=9, rope=RopeConfig("default", 1e4, width=4), o_bias=True,
+    latent=LatentConfig(104, 72, 4, 12, biased=True),
+    experts=ExpertConfig(6, 2, 72, False, frozenset({1, 2}), 104, groups=3, taken=2, factor=2.5),
+)  # fmt: skip
+LATENT_NARROW = replace(  # fewer units of 32 than boards; v as wide as k; q from the input
+    NARROW, kv_heads=8, rope=LATENT.rope, latent=LatentConfig(40, 0, 4, 16),
+)  # fmt: skip
+LATENT_WIDE = replace(  # whole groups of 32 along every K
+    LATENT, hidden=160, heads=8, kv_heads=8, embed_dim=160, ffn=224, o_bias=False,
+    latent=LatentConfig(64, 96, 4, 12),
+    experts=replace(LATENT.experts, ffn=96, shared=64),
 )  # fmt: skip
 SHORT_CONV = replace(
     LLAMA, recurrent=RecurrentConfig("short_conv", frozenset({0, 1}), 3, LLAMA.hidden)

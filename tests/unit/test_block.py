@@ -34,6 +34,9 @@ from tests.unit.plan_rig import (
     EXPERTS_SIGMOID,
     EXPERTS_WIDE,
     GPT2,
+    LATENT,
+    LATENT_NARROW,
+    LATENT_WIDE,
     LLAMA,
     MODELS,
     NARROW,
@@ -69,6 +72,9 @@ MIXTURES = {
     "experts_gated": EXPERTS_GATED,
     "experts_shared": EXPERTS_SHARED,
     "experts_sigmoid": EXPERTS_SIGMOID,
+    "latent": LATENT,
+    "latent_narrow": LATENT_NARROW,
+    "latent_wide": LATENT_WIDE,
 }
 
 
@@ -132,6 +138,21 @@ def test_a_shared_expert_is_added_with_or_without_a_gate() -> None:
     assert kinds[-5:] == [*shared, "AddGated", "AddResidual"]
     kinds = [type(one).__name__ for one in describe(EXPERTS_SHARED).layers[0]]
     assert kinds[-5:] == [*shared, "AddResidual", "AddResidual"]
+
+
+def test_latent_attention_makes_q_k_and_v_of_latents() -> None:
+    def order(config) -> list[str]:
+        operations = describe(config).layers[0]
+        found = [getattr(one, "name", type(one).__name__).split(".")[-1] for one in operations]
+        return found[1 : found.index("o") + 1]
+
+    joined = ["kv_a_norm", "kv", "JoinHeads", "JoinHeads", "Rope", "StoreKv", "Attend"]
+    q_a = ["kv_a", "q_a", "q_a_norm", "q"]
+    assert order(LATENT) == [*q_a, *joined, "JoinHeads", "o"]  # of which o reads no padding
+    assert order(LATENT_NARROW) == ["kv_a", "q", *joined, "o"]
+    matmuls = {one.short: one for one in describe(LATENT).matmuls if one.layer == 0}
+    assert (matmuls["o"].k, matmuls["kv"].k, matmuls["q"].k) == (9 * 12, 104, 72)
+    assert matmuls["q_a"].input_of == "layer.0.kv_a" and matmuls["q"].gather
 
 
 def test_experts_are_refused_where_nothing_computes_them() -> None:

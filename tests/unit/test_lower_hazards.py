@@ -45,6 +45,9 @@ from tests.unit.plan_rig import (
     EXPERTS_WIDE,
     GATED_DELTA,
     GPT2,
+    LATENT,
+    LATENT_NARROW,
+    LATENT_WIDE,
     LLAMA,
     NARROW,
     OPT_POST,
@@ -75,6 +78,10 @@ QUANTIZED = {
     "experts_w8a8": (EXPERTS_WIDE, "w8a8"),
     "experts_w4a8_dynamic": (EXPERTS_WIDE, "w4a8_dynamic"),
     "experts_narrow_dynamic": (EXPERTS_NARROW, "w8a8_dynamic"),
+    "latent_w8a8": (LATENT_WIDE, "w8a8"),
+    "latent_w8a8_heads": (LATENT_WIDE, "w8a8_heads"),
+    "latent_w4a8_dynamic": (LATENT_WIDE, "w4a8_dynamic"),
+    "latent_narrow_dynamic": (LATENT_NARROW, "w8a8_dynamic"),
 }
 MODELS = {
     "llama": LLAMA,
@@ -104,6 +111,8 @@ MODELS = {
     "experts_gated": EXPERTS_GATED,
     "experts_shared": EXPERTS_SHARED,
     "experts_sigmoid": EXPERTS_SIGMOID,
+    "latent": LATENT,
+    "latent_narrow": LATENT_NARROW,
     "short_conv": SHORT_CONV,
     "gated_delta": GATED_DELTA,
     "gated_delta_last": replace(
@@ -175,6 +184,11 @@ def access_vector(c: Vector) -> Access:
         return Access(logits, rows_of(ONCHIP, c.y_offset, c.y_stride, c.extra * 8))
     if c.op == abi.VEC_ADD_GATED:
         return Access(x + y + rows_of(ONCHIP, c.z_offset, c.z_stride, 4), y)
+    if c.op == abi.VEC_JOIN_HEADS:
+        heads = c.columns // c.extra
+        own = rows_of(ONCHIP, c.x_offset, c.x_stride, heads * c.first * 2)
+        shared = rows_of(ONCHIP, c.z_offset, c.z_stride, c.a_line * c.b_line * 2)
+        return Access(own + (shared if c.a_line else []), y)
     if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
         return Access(x, sums)
     if c.op in (abi.VEC_LN_APPLY, abi.VEC_RMS_APPLY):

@@ -138,6 +138,7 @@ int lora_quantize_row_begin(struct lora_job *job);
 int lora_permute_begin(struct lora_job *job);
 int lora_route_begin(struct lora_job *job); /* route.c */
 int lora_add_gated_begin(struct lora_job *job);
+int lora_join_heads_begin(struct lora_job *job); /* join_heads.c */
 int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);

@@ -26,24 +26,16 @@ static void choose(const float *logits, const bool *open, uint32_t experts, uint
     }
 }
 
-static void route(const struct lora_vector *c, const float *logits, struct lora_chosen *chosen) {
-    bool taken[LORA_MAX_EXPERTS];
-    float p[LORA_MAX_EXPERTS], max = -INFINITY, sum = 0.0f;
-    choose(logits, NULL, c->columns, c->extra, taken);
-    for (uint32_t e = 0; e < c->columns; e++) max = logits[e] > max ? logits[e] : max;
-    for (uint32_t e = 0; e < c->columns; e++) {
-        p[e] = exp32(logits[e] - max);
-        if (taken[e] || c->op == LORA_VEC_ROUTE) sum = sum + p[e];
-    }
-    for (uint32_t e = 0; e < c->columns; e++)
-        if (taken[e]) *chosen++ = (struct lora_chosen){p[e] / sum, e};
-}
-
-/* --- ROUTE_SIGMOID ---------------------------------------------------------------------------- */
-static const float least_weights[3] = {0.0f, 1e-20f, 1e-6f}; /* by `first` */
-
+/* --- groups of experts ------------------------------------------------------------------------ */
 static uint32_t groups_of(const struct lora_vector *c) { return c->b_line & 0xffff; }
 static uint32_t taken_groups_of(const struct lora_vector *c) { return c->b_line >> 16; }
+
+/* The largest of some values, NaN as -infinity. */
+static float largest(const float *values, uint32_t count) {
+    float first = -INFINITY;
+    for (uint32_t i = 0; i < count; i++) first = values[i] > first ? values[i] : first;
+    return first;
+}
 
 /* The two largest of some values, NaN as -infinity, added. */
 static float largest_two(const float *values, uint32_t count) {
@@ -59,17 +51,53 @@ static float largest_two(const float *values, uint32_t count) {
     return first + second;
 }
 
-/* taken[expert] of the `extra` largest of `values` in the groups that the row takes. */
-static void choose_in_groups(const struct lora_vector *c, const float *values, bool *taken) {
+/* taken[expert] of the `extra` largest of `values` in the groups that the row takes, which are those
+ * of the largest value(group). */
+static void choose_in_groups(const struct lora_vector *c, const float *values,
+                             float (*value)(const float *, uint32_t), bool *taken) {
     uint32_t groups = groups_of(c), each = c->columns / groups;
     float sums[LORA_MAX_EXPERTS] = {0};
     bool inside[LORA_MAX_EXPERTS], open[LORA_MAX_EXPERTS] = {false};
-    for (uint32_t j = 0; j < groups && groups > 1; j++)
-        sums[j] = largest_two(values + j * each, each);
+    for (uint32_t j = 0; j < groups && groups > 1; j++) sums[j] = value(values + j * each, each);
     choose(sums, NULL, groups, taken_groups_of(c), inside);
     for (uint32_t e = 0; e < c->columns; e++) open[e] = inside[e / each];
     choose(values, open, c->columns, c->extra, taken);
 }
+
+static bool groups_fit(const struct lora_vector *c) {
+    uint32_t groups = groups_of(c), each = groups ? c->columns / groups : 0;
+    return each && c->columns % groups == 0 && taken_groups_of(c) <= groups &&
+           taken_groups_of(c) * each >= c->extra;
+}
+
+static bool is_factor(uint32_t bits) {
+    float factor = float_of_bits(bits);
+    return factor > 0.0f && factor < INFINITY;
+}
+
+/* --- ROUTE, ROUTE_CHOSEN ---------------------------------------------------------------------- */
+static bool softmax_fits(const struct lora_vector *c) {
+    return (c->b_line == 0 || groups_fit(c)) && (c->scalar == 0 || is_factor(c->scalar));
+}
+
+static void route(const struct lora_vector *c, const float *logits, struct lora_chosen *chosen) {
+    bool taken[LORA_MAX_EXPERTS];
+    float p[LORA_MAX_EXPERTS], max = -INFINITY, sum = 0.0f;
+    if (c->b_line) choose_in_groups(c, logits, largest, taken);
+    else choose(logits, NULL, c->columns, c->extra, taken);
+    for (uint32_t e = 0; e < c->columns; e++) max = logits[e] > max ? logits[e] : max;
+    for (uint32_t e = 0; e < c->columns; e++) {
+        p[e] = exp32(logits[e] - max);
+        if (taken[e] || c->op == LORA_VEC_ROUTE) sum = sum + p[e];
+    }
+    for (uint32_t e = 0; e < c->columns; e++)
+        if (taken[e])
+            *chosen++ = (struct lora_chosen){
+                c->scalar ? p[e] / sum * float_of_bits(c->scalar) : p[e] / sum, e};
+}
+
+/* --- ROUTE_SIGMOID ---------------------------------------------------------------------------- */
+static const float least_weights[3] = {0.0f, 1e-20f, 1e-6f}; /* by `first` */
 
 static void route_sigmoid(const struct lora_vector *c, const float *logits, const float *bias,
                           struct lora_chosen *chosen) {
@@ -80,7 +108,7 @@ static void route_sigmoid(const struct lora_vector *c, const float *logits, cons
         p[e] = 1.0f / (1.0f + exp32(-logits[e]));
         values[e] = p[e] + bias[e];
     }
-    choose_in_groups(c, values, taken);
+    choose_in_groups(c, values, largest_two, taken);
     for (uint32_t e = 0; e < c->columns; e++)
         if (taken[e]) sum = sum + p[e];
     sum = sum + least_weights[c->first];
@@ -89,11 +117,8 @@ static void route_sigmoid(const struct lora_vector *c, const float *logits, cons
 }
 
 static bool sigmoid_fits(const struct lora_vector *c) {
-    uint32_t groups = groups_of(c), each = groups ? c->columns / groups : 0;
-    float factor = float_of_bits(c->scalar);
-    return each && c->columns % groups == 0 && (groups == 1 || each > 1) &&
-           taken_groups_of(c) <= groups && taken_groups_of(c) * each >= c->extra && c->first <= 2 &&
-           factor > 0.0f && factor < INFINITY;
+    bool pairs = groups_of(c) == 1 || groups_of(c) < c->columns;
+    return groups_fit(c) && pairs && c->first <= 2 && is_factor(c->scalar);
 }
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
@@ -123,6 +148,8 @@ int lora_route_begin(struct lora_job *job) {
         v->bias = call_at(job->call, c->a_bank, (uint64_t)c->a_line * LORA_LINE_BYTES,
                           4ull * c->columns, 4);
         if (!v->bias) return LORA_ERR_ADDRESS;
+    } else if (!softmax_fits(c)) {
+        return LORA_ERR_SIZE;
     }
     v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
                              4ull * c->columns, 4);

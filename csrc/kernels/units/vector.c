@@ -298,6 +298,7 @@ static const struct operation operations[] = {
     [LORA_VEC_GATE] = {lora_elementwise_begin, NULL},
     [LORA_VEC_ROUTE_SIGMOID] = {lora_route_begin, NULL},
     [LORA_VEC_SWIGLU_CLAMPED] = {lora_elementwise_begin, NULL},
+    [LORA_VEC_JOIN_HEADS] = {lora_join_heads_begin, NULL},
 };
 
 /* NULL: there is no such operation. */

@@ -4,7 +4,7 @@ weights are those of each row's experts."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,18 +25,21 @@ ROWS = -1  # in a bank's place: rows of one expert
 
 
 def route(call: UnitCall) -> None:
-    """struct lora_chosen of the `extra` largest logits of each row, by ascending expert."""
+    """struct lora_chosen of the `extra` largest logits of each row, by ascending expert; of some
+    groups where `b_line` says so."""
     c = call.command
     logits = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float32)
     known = _known(logits)
-    chosen = _largest(known, c.extra)
+    choice = _in_groups(known, c.b_line, _best) if c.b_line else known
+    chosen = _largest(choice, c.extra)
     weights = numerics.exp32(logits - known.max(axis=1, keepdims=True))
     taken = np.take_along_axis(weights, chosen, 1)
     total = np.zeros(len(logits), np.float32)
     for column in (taken if c.op == abi.VEC_ROUTE_CHOSEN else weights).T:
         total = total + column
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.extra, CHOSEN)
-    y["weight"], y["expert"] = taken / total[:, None], chosen
+    found = taken / total[:, None]
+    y["weight"], y["expert"] = found * call.fp32(c.scalar) if c.scalar else found, chosen
 
 
 def route_sigmoid(call: UnitCall) -> None:
@@ -44,12 +47,9 @@ def route_sigmoid(call: UnitCall) -> None:
     c = call.command
     logits = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float32)
     bias = call.view(c.a_bank, c.a_line * LINE_BYTES, (c.columns,), np.float32)
-    groups, taken_groups = c.b_line & 0xFFFF, c.b_line >> 16
     with numerics.quiet():
         scores = np.float32(1) / (np.float32(1) + numerics.exp32(-logits))
-        choice = _known(scores + bias)
-        if groups > 1:
-            choice = _of_groups(choice.reshape(len(logits), groups, -1), taken_groups)
+        choice = _in_groups(_known(scores + bias), c.b_line, _best_two)
         chosen = _largest(choice, c.extra)
         weights = _weights(scores, bias, chosen)
         if c.first:
@@ -76,11 +76,26 @@ def _largest(values: F32, count: int) -> NDArray[np.intp]:
     return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
 
 
-def _of_groups(values: F32, count: int) -> F32:
-    """[rows, groups, each] as [rows, columns], NaN where a row does not take the group: `argsort`
-    has it behind -infinity."""
+def _best(values: F32) -> F32:
+    """The largest of each group [rows, groups, each]."""
+    found: F32 = values.max(axis=2)
+    return found
+
+
+def _best_two(values: F32) -> F32:
+    """The two largest of each group, added."""
     two = np.sort(values, axis=2)[..., -2:]
-    taken = _largest(_known(two[..., 1] + two[..., 0]), count)
+    return _known(two[..., 1] + two[..., 0])
+
+
+def _in_groups(flat: F32, packed: int, best: Callable[[F32], F32]) -> F32:
+    """[rows, columns] with NaN where a row does not take the group: `argsort` has it behind
+    -infinity. `packed`: the groups and, times 2^16, how many a row takes, of the largest `best`."""
+    groups, count = packed & 0xFFFF, packed >> 16
+    if groups == 1:
+        return flat
+    values = flat.reshape(len(flat), groups, -1)
+    taken = _largest(best(values), count)
     found = np.full_like(values, np.nan)
     np.put_along_axis(found, taken[..., None], np.take_along_axis(values, taken[..., None], 1), 1)
     return found.reshape(len(values), -1)

@@ -163,6 +163,21 @@ def _geglu(call: UnitCall) -> None:
     _store(call, numerics.gelu(_x(call), "tanh") * _z(call))
 
 
+def _join_heads(call: UnitCall) -> None:
+    """Of each head: columns of z, which heads share in turn, its own of x, +0 (3.21)."""
+    c = call.command
+    heads, shared, own = c.columns // c.extra, c.a_line, c.scalar
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, heads * c.first, np.float16)
+    y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)
+    found = np.zeros((call.row_count, heads, c.extra), np.float16)
+    if shared:
+        z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, shared * c.b_line, np.float16)
+        turns = z.reshape(call.row_count, c.b_line, shared)
+        found[..., :shared] = turns[:, np.arange(heads) % c.b_line]
+    found[..., shared : shared + own] = x.reshape(call.row_count, heads, -1)[..., :own]
+    y[...] = found.reshape(y.shape)
+
+
 def _argmax(call: UnitCall) -> None:
     """Max logit and its token, the lowest among equal logits; NaN if any logit is NaN."""
     c = call.command
@@ -204,4 +219,5 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_ROUTE_SIGMOID: mixture.route_sigmoid,
     abi.VEC_GATE: _gate,
     abi.VEC_SWIGLU_CLAMPED: _swiglu_clamped,
+    abi.VEC_JOIN_HEADS: _join_heads,
 }

@@ -209,6 +209,7 @@ package abi_types;
   parameter logic [31:0] LORA_VEC_GATE = 32'h1e;
   parameter logic [31:0] LORA_VEC_ROUTE_SIGMOID = 32'h1f;
   parameter logic [31:0] LORA_VEC_SWIGLU_CLAMPED = 32'h20;
+  parameter logic [31:0] LORA_VEC_JOIN_HEADS = 32'h21;
   parameter logic [31:0] LORA_FP16 = 32'h1;
   parameter logic [31:0] LORA_FP32 = 32'h2;
   parameter logic [31:0] LORA_INT8 = 32'h3;

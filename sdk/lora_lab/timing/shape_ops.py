@@ -42,6 +42,7 @@ from lora_sdk.model.operations import (
     Embed,
     ExpertMatmul,
     GateHeads,
+    JoinHeads,
     Matmul,
     Norm,
     NormGroups,
@@ -249,7 +250,7 @@ class _Builder:
                 columns += count * self.heads * head_dim
             elif axis == "kv_heads":
                 columns += count * self.kv_heads * head_dim
-            elif axis in ("experts", "shared_gate"):  # of routers, which every board has whole
+            elif axis in ("experts", "shared_gate", "rope_key"):  # which every board has whole
                 columns += count * width(self.config, axis)
             else:
                 columns += math.ceil(count * width(self.config, axis) / self.boards)
@@ -284,9 +285,9 @@ class _Builder:
         what = norm.name.rpartition(".")[2].replace("_", " ")
         whole = machine.replicated_norms
         if shares_segments(self.boards) and not whole:  # each board sums all columns
-            self.gather(f"gather {what}", self.config.hidden, FP16_BYTES)
+            self.gather(f"gather {what}", width(self.config, norm.source.axes[0]), FP16_BYTES)
             whole = True
-        columns = self.config.hidden / (1 if whole else self.boards)
+        columns = width(self.config, norm.source.axes[0]) / (1 if whole else self.boards)
         cycles = costs.norm_cycles(machine, self.rows, math.ceil(columns), layer_norm)
         self._norm(what, cycles, exchanged=not whole)
 
@@ -372,6 +373,12 @@ class _Builder:
 
     def gate_heads(self, gate: GateHeads) -> None:
         self._by_columns("gate heads", abi.VEC_GATE, self.heads * self.config.head_dim)
+
+    def join_heads(self, join: JoinHeads) -> None:
+        head_dim, latent = self.config.head_dim, self.config.latent
+        assert latent is not None
+        columns = self.heads * latent.values if join.part == "y" else self.kv_heads * head_dim
+        self._by_columns(f"join heads of {join.part}", abi.VEC_JOIN_HEADS, columns)
 
     def recur(self, recur: Recur) -> None:
         """Modelled as the moves of what positions keep: those that a row reads, and the state."""
@@ -472,6 +479,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     AddGated: _Builder.add_gated,
     Recur: _Builder.recur,
     GateHeads: _Builder.gate_heads,
+    JoinHeads: _Builder.join_heads,
 }
 
 

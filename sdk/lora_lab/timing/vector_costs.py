@@ -37,6 +37,7 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_GELU_ERF: VectorCost(),
     abi.VEC_SWIGLU: VectorCost(),
     abi.VEC_SWIGLU_CLAMPED: VectorCost(),
+    abi.VEC_JOIN_HEADS: VectorCost(),
     abi.VEC_ARGMAX: VectorCost(),
     abi.VEC_QUANTIZE: VectorCost(),
     abi.VEC_QUANTIZE_HEADS: VectorCost(2),  # the max of a head, then the quotients

@@ -38,6 +38,7 @@ from lora_sdk.model.operations import (
     Embed,
     ExpertMatmul,
     GateHeads,
+    JoinHeads,
     Matmul,
     Norm,
     NormGroups,
@@ -291,5 +292,6 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Recur: _Builder.refuse,
     NormGroups: _Builder.refuse,
     GateHeads: _Builder.refuse,
+    JoinHeads: _Builder.refuse,
     **dict.fromkeys((AddPosition, Elementwise, PackSelected, Argmax), _Builder.follow),
 }

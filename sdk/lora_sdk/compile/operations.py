@@ -10,6 +10,7 @@ from typing import Any
 from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
+from lora_sdk.compile.join_heads import join_heads
 from lora_sdk.compile.kv_quantize import (
     attention_operands,
     qkv_columns,
@@ -24,7 +25,7 @@ from lora_sdk.compile.recurrence import norm_groups, recur
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
-from lora_sdk.plan.partition import shares_segments
+from lora_sdk.plan.partition import first_columns, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 ACTIVATIONS = {
@@ -98,12 +99,12 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
     """Sums over the board's own columns, their gather, then the norm itself (III.B). Where boards
     share segments, sums of all columns behind the gather of these."""
     name, _, apply = NORMS[norm.kind]
-    columns = part.columns(norm.source)
+    columns = first_columns(part.config, part.board.share, norm.source)
     fields: dict[str, Any] = {
         "flags": part.flags(norm),
         "columns": len(columns),
         "first": columns.start,
-        "extra": part.config.hidden,
+        "extra": ops.width(part.config, norm.source.axes[0]),
         **part.address("x", part.own(norm.source)),
         **part.address("z", part.buffer("sums")),
     }
@@ -140,7 +141,7 @@ def _sums_of_row(
 ) -> Event | None:
     """Each board sums all segments, of rows whose columns it has gathered."""
     name, sums, _ = NORMS[norm.kind]
-    columns = part.columns(norm.source)
+    columns = first_columns(part.config, part.board.share, norm.source)
     row = part.buffer(NORM_ROW)
     if columns:
         after = part.builder.emit(
@@ -380,6 +381,10 @@ def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event 
 def _route(part: Lowering, after: Event | None, route: ops.Route) -> Event | None:
     op = abi.VEC_ROUTE_CHOSEN if route.renormalize else abi.VEC_ROUTE
     fields: dict[str, int] = {}
+    if route.groups > 1:
+        fields["b_line"] = route.groups | route.taken << 16
+    if route.factor != 1:
+        fields["scalar"] = float_bits(route.factor)
     if route.sigmoid is not None:
         op = abi.VEC_ROUTE_SIGMOID
         fields = {
@@ -443,6 +448,7 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.Matmul: lower_matmul,
     ops.NormHeads: _norm_heads,
     ops.Rope: _rope,
+    ops.JoinHeads: join_heads,
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
     ops.Recur: recur,

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from lora_host.errors import ModelError
+from lora_sdk.model import latent
 from lora_sdk.model.block_checks import check_experts, check_recurrent
 from lora_sdk.model.families.registry import FAMILIES
 from lora_sdk.model.operations import (
@@ -27,6 +28,7 @@ from lora_sdk.model.operations import (
     Embed,
     ExpertMatmul,
     GateHeads,
+    JoinHeads,
     Matmul,
     Norm,
     NormGroups,
@@ -42,7 +44,8 @@ from lora_sdk.model.operations import (
     matmuls,
     width,
 )
-from lora_sdk.model.spec import ExpertConfig, ModelConfig, Recurrence, RecurrentConfig
+from lora_sdk.model.recurrent import MIX, MIX_PARTS, MIXED
+from lora_sdk.model.spec import ExpertConfig, ModelConfig, RecurrentConfig
 
 
 @dataclass(frozen=True)
@@ -124,21 +127,6 @@ EXPERT_UP = Buffer("expert_up", ("chosen_ffn", "chosen_ffn"))
 EXPERT_FFN = Buffer("expert_ffn", ("chosen_ffn",), gathered=True)
 SHARED_UP = Buffer("shared_up", ("shared_ffn", "shared_ffn"))
 SHARED_FFN = Buffer("shared_ffn", ("shared_ffn",), gathered=True)
-MIXED = Buffer("mixed", ("mixed",), gathered=True)
-MIX: Mapping[Recurrence, Buffer] = {
-    "short_conv": Buffer("mix", ("mixed_values", "mixed_values", "mixed")),
-    "gated_delta": Buffer(
-        "mix",
-        ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
-    ),
-    "selective_scan": Buffer(
-        "mix", ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed")
-    ),
-}
-MIX_PARTS: Mapping[Recurrence, str] = {
-    "short_conv": "bxc", "gated_delta": "qkvabz", "selective_scan": "qkvaz",
-}  # fmt: skip
-"""Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 SHARED = Buffer("shared", ("hidden",))  # the shared expert's output, to be added to the others'
 
 
@@ -165,6 +153,11 @@ class Description:
     def qkv(self) -> Buffer:
         """q, k and v side by side and, where attention's output has one, its gate."""
         return replace(QKV, axes=(*QKV.axes, "heads")) if self.config.output_gate else QKV
+
+    @property
+    def attention(self) -> Buffer:
+        """What the matmul behind attention reads."""
+        return replace(ATTENTION, axes=("values",)) if self.config.latent else ATTENTION
 
     @property
     def router(self) -> Buffer:
@@ -203,16 +196,18 @@ class Description:
             raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
                              " expected neither")  # fmt: skip
         check_experts(self.config)
-        buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
+        attention = self.attention
+        buffers = [RESIDUAL, INPUT, self.qkv, attention, BRANCH, self.up, FFN, PACKED, HEAD]
         if self.config.experts is not None:
             dense = len(self.config.experts.layers) < self.config.layers
             mlp = [self.up, FFN] if dense else []
             shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
-            buffers = [RESIDUAL, INPUT, self.qkv, ATTENTION, BRANCH, *mlp, self.router, CHOSEN,
+            buffers = [RESIDUAL, INPUT, self.qkv, attention, BRANCH, *mlp, self.router, CHOSEN,
                        EXPERT_UP, EXPERT_FFN, *shared, PACKED, HEAD]  # fmt: skip
         if self.config.recurrent is not None:
             check_recurrent(self.config, self.config.recurrent)
             buffers += [MIX[self.config.recurrent.kind], MIXED]
+        buffers += latent.buffers(self.config)
         return Block(
             self._stream,
             (*buffers, EMBED) if self._projected else tuple(buffers),
@@ -312,12 +307,15 @@ class Description:
 
     def _attend(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
-        qkv = self.qkv
-        outputs = tuple(
-            Output(f"{lead}.{name}", axis)
-            for name, axis in zip(("q", "k", "v", "q_gate"), qkv.axes, strict=False)
-        )
-        yield self._matmul(f"{lead}.qkv", INPUT, qkv, outputs, config.qkv_bias, layer)
+        qkv, attention = self.qkv, self.attention
+        if config.latent is not None:
+            yield from latent.operations(config, layer, INPUT, qkv)
+        else:
+            outputs = tuple(
+                Output(f"{lead}.{name}", axis)
+                for name, axis in zip(("q", "k", "v", "q_gate"), qkv.axes, strict=False)
+            )
+            yield self._matmul(f"{lead}.qkv", INPUT, qkv, outputs, config.qkv_bias, layer)
         yield from self._norm_heads(layer)
         if config.rope is not None and layer not in config.unrotated:
             table = "rope_local" if layer in config.local_layers else "rope"
@@ -326,15 +324,17 @@ class Description:
         yield Attend(
             layer=layer,
             source=qkv,
-            target=ATTENTION,
+            target=latent.attended(config) or attention,
             window=config.window(layer),
             slopes=config.alibi is not None,
             cap=config.score_cap,
             sinks=f"{lead}.sinks" if config.sinks else "",
         )
         if config.output_gate:
-            yield GateHeads(layer=layer, source=qkv, target=ATTENTION)
-        yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
+            yield GateHeads(layer=layer, source=qkv, target=attention)
+        if (whole := latent.attended(config)) is not None:
+            yield JoinHeads(layer=layer, source=whole, target=attention, part="y")
+        yield self._plain(f"{lead}.o", attention, BRANCH, config.o_bias, layer)
 
     def _norm_heads(self, layer: int) -> Iterator[NormHeads]:
         whole = self.config.head_norms == "row"
@@ -378,6 +378,9 @@ class Description:
             renormalize=experts.renormalize,
             sigmoid=experts.sigmoid,
             bias=f"{lead}.choice_bias" if experts.sigmoid else "",
+            groups=experts.groups,
+            taken=experts.taken,
+            factor=experts.factor,
         )
         fields: dict[str, Any] = {
             "layer": layer,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from lora_host import abi
 from lora_sdk.model.families import llama
 from lora_sdk.model.fields import Fields
-from lora_sdk.model.source import Source, linear
+from lora_sdk.model.source import Source, linear, vector
 from lora_sdk.model.spec import ExpertConfig, ModelConfig, SigmoidRouting
 
 PARTS = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
@@ -41,20 +41,37 @@ def read_experts(
     )
 
 
-def read_sigmoid(fields: Fields, experts: ExpertConfig) -> ExpertConfig:
-    """`experts` with sigmoid routing, its groups and its factor. ModelError: experts that the
-    groups do not share evenly, groups of one, too few of them taken for the chosen experts."""
-    groups = fields.integer("n_group", 1, high=experts.count)
-    taken = fields.integer("topk_group", 1, high=groups)
+def read_sigmoid(
+    fields: Fields, experts: ExpertConfig, groups: int = 1, taken: int = 1, factor: float = 1.0
+) -> ExpertConfig:
+    """`experts` with sigmoid routing, its groups and its factor, where absent as given. ModelError:
+    experts that the groups do not share evenly, groups of one, too few of them taken for the chosen
+    experts."""
+    groups, taken = _read_groups(fields, experts, 2, groups, taken)
+    factor = fields.number("routed_scaling_factor", factor)
+    return replace(experts, sigmoid=SigmoidRouting(groups, taken, factor))
+
+
+def read_groups(fields: Fields, experts: ExpertConfig) -> ExpertConfig:
+    """`experts` chosen by softmax in groups. ModelError as `read_sigmoid`, for groups of one not."""
+    groups, taken = _read_groups(fields, experts, 1)
+    return replace(experts, groups=groups, taken=taken)
+
+
+def _read_groups(
+    fields: Fields, experts: ExpertConfig, least: int, groups: int = 1, taken: int = 1
+) -> tuple[int, int]:
+    """Groups of `least` experts or more, and how many of them a row takes."""
+    groups = fields.integer("n_group", groups, high=experts.count)
+    taken = fields.integer("topk_group", taken, high=groups)
     each = experts.count // groups
-    if experts.count % groups or (groups > 1 and each < 2):
+    if experts.count % groups or (groups > 1 and each < least):
         expected = f"a number of equal groups of two or more of {experts.count} experts"
         raise fields.error("n_group", groups, expected)
     if taken * each < experts.chosen:
         expected = f"groups of {each} with {experts.chosen} experts or more together"
         raise fields.error("topk_group", taken, expected)
-    factor = fields.number("routed_scaling_factor", 1.0)
-    return replace(experts, sigmoid=SigmoidRouting(groups, taken, factor))
+    return groups, taken
 
 
 def read_shared(
@@ -104,6 +121,25 @@ def chosen_sources(
                 sizes = (experts.ffn, d) if part == "down" else (d, experts.ffn)
                 tensor = f"{lead}.experts.{expert}.{file}.weight"
                 found[f"{name}.expert.{expert}.{part}"] = linear(tensor, *sizes)
+    return found
+
+
+def routed_sources(config: ModelConfig) -> dict[str, Source]:
+    """Routers with the bias of a choice by sigmoids, experts, and those of every row without a
+    gate."""
+    found, experts = chosen_sources(config), config.experts
+    if experts is None:
+        return found
+    for layer in sorted(experts.layers):
+        lead, name = f"layers.{layer}.mlp", f"layer.{layer}"
+        if experts.sigmoid is not None:
+            bias = vector(f"{lead}.gate.e_score_correction_bias", experts.count)
+            found[f"{name}.choice_bias"] = replace(bias, wide=True)
+        for part, file in PARTS.items() if experts.shared else ():
+            ends = (experts.shared, config.hidden)
+            sizes = ends if part == "down" else ends[::-1]
+            tensor = f"{lead}.shared_experts.{file}.weight"
+            found[f"{name}.shared.{part}"] = linear(tensor, *sizes)
     return found
 
 

@@ -43,6 +43,8 @@ _FEATURES: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ),
     ("attention beside them", lambda c: c.recurrent is not None and c.recurrent.beside),
     ("layers of one kind each", lambda c: bool(c.without_mixer)),
+    ("latent attention", lambda c: c.latent is not None),
+    ("groups of experts", lambda c: c.experts is not None and c.experts.groups > 1),
     ("output gates", lambda c: c.output_gate),
     ("grouped heads", lambda c: 1 < c.kv_heads < c.heads),
     ("one KV head", lambda c: c.kv_heads == 1 < c.heads),

@@ -22,11 +22,13 @@ Axis = Literal[
     "hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary",
     "experts", "chosen", "expert_ffn", "chosen_ffn", "shared_ffn", "shared_gate",
     "mixed", "mixed_values", "mixed_keys", "mixed_heads",
+    "q_latent", "kv_latent", "rope_key", "kv_nope", "kv_values", "values",
 ]  # fmt: skip
 """What a range of columns consists of. Boards shard it by heads or by units of columns; every board
-has all of `experts`, `shared_gate` and `chosen`. `expert_ffn` is of one expert,
+has all of `experts`, `shared_gate`, `chosen` and `rope_key`. `expert_ffn` is of one expert,
 `chosen_ffn` of each expert that a row has chosen: column by column, side by side. Of a recurrence:
-`mixed`, what comes out of it, goes with the query heads; what goes into it with the KV heads."""
+`mixed`, what comes out of it, goes with the query heads; what goes into it with the KV heads. Of latent
+attention: `kv_nope` and `kv_values`, columns of KV heads, `values`, of query heads."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ class ExpertMatmul(Matmul):
 class Route(Operation):
     """target = the `chosen` experts of the largest logits in source, and their weights, which add
     up to 1 where `renormalize`. With `sigmoid` they are as that says, by the FP32 vector `bias`
-    [experts] of the checkpoint."""
+    [experts] of the checkpoint; without it `taken` of `groups` are chosen from, and weights are
+    multiplied by `factor`."""
 
     source: Buffer
     target: Buffer
@@ -174,6 +177,9 @@ class Route(Operation):
     renormalize: bool
     sigmoid: SigmoidRouting | None = None
     bias: str = ""
+    groups: int = 1
+    taken: int = 1
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +219,18 @@ class Rope(Operation):
 
     target: Buffer
     table: str = "rope"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinHeads(Operation):
+    """Of latent attention: k of target, from each head's columns in source and the rotated ones at
+    the end of `shared`; v of target, from each head's columns behind those, and zeros; "y":
+    target = the columns of v that source has of each head."""
+
+    source: Buffer
+    target: Buffer
+    part: Literal["k", "v", "y"]
+    shared: Buffer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -421,6 +439,7 @@ class Argmax(Operation):
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, Elementwise,
     PackSelected, Argmax, Route, ExpertMatmul, AddGated, Recur, GateHeads, NormGroups,
+    JoinHeads,
 )  # fmt: skip
 """What a consumer's table has a row for."""
 Row = TypeVar("Row")
@@ -454,6 +473,9 @@ def width(config: ModelConfig, axis: Axis) -> int:
     shared, gates = (experts.shared, int(experts.shared_gate)) if experts else (0, 0)
     recurrent = config.recurrent
     values, keys = (recurrent.values, recurrent.keys) if recurrent else (0, 0)
+    latent = config.latent
+    q_latent, kv_latent = (latent.q, latent.kv) if latent else (0, 0)
+    key, value = (latent.rope, latent.values) if latent else (0, 0)
     return {
         "hidden": config.hidden,
         "embed": config.embed_dim,
@@ -471,4 +493,10 @@ def width(config: ModelConfig, axis: Axis) -> int:
         "mixed_values": values,
         "mixed_keys": keys,
         "mixed_heads": recurrent.value_heads if recurrent else 0,
+        "q_latent": q_latent,
+        "kv_latent": kv_latent,
+        "rope_key": key,
+        "kv_nope": config.kv_heads * (config.head_dim - key),
+        "kv_values": config.kv_heads * value,
+        "values": config.heads * value,
     }[axis]

@@ -1,13 +1,31 @@
-"""Fields of families of which some layers have no attention."""
+"""Fields and buffers of families of which some layers have no attention."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lora_host import abi
 from lora_sdk.model.fields import Fields
+from lora_sdk.model.operations import Buffer
 from lora_sdk.model.source import Source
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import ModelConfig, Recurrence
 
 MAX_KERNEL: int = abi.MAX_CONVOLUTION
+MIXED = Buffer("mixed", ("mixed",), gathered=True)
+MIX: Mapping[Recurrence, Buffer] = {
+    "short_conv": Buffer("mix", ("mixed_values", "mixed_values", "mixed")),
+    "gated_delta": Buffer(
+        "mix",
+        ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed_heads", "mixed"),
+    ),
+    "selective_scan": Buffer(
+        "mix", ("mixed_keys", "mixed_keys", "mixed_values", "mixed_heads", "mixed")
+    ),
+}
+MIX_PARTS: Mapping[Recurrence, str] = {
+    "short_conv": "bxc", "gated_delta": "qkvabz", "selective_scan": "qkvaz",
+}  # fmt: skip
+"""Tensors of a recurrence's input: one letter for each of the buffer's axes."""
 
 
 def read_layer_kinds(

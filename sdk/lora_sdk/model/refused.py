@@ -68,8 +68,6 @@ _MISSING = {
     "bert": "attention to later positions",
     "codegen": "q, k and v fused in blocks",
     "cohere": "interleaved rotary positions with scaled logits",
-    "deepseek_v2": "latent attention and a mixture of experts",
-    "deepseek_v3": "latent attention and a mixture of experts",
     "falcon_mamba": "state-space layers",
     "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",

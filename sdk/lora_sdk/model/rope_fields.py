@@ -9,7 +9,7 @@ from typing import Any
 
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.rope_scaling import longrope_attention, yarn_attention
+from lora_sdk.model.rope_scaling import longrope_attention, yarn_attention, yarn_scores
 from lora_sdk.model.spec import RopeConfig, RopeKind
 
 DEFAULT_THETA = 10000.0
@@ -63,6 +63,12 @@ def _kind(rope: Fields, names: Mapping[str, RopeKind]) -> RopeKind:
     if old is not None and rope.choice("type", "default", names) != kind:
         raise rope.error("type", old, f"{rope.values['rope_type']!r} as in rope_type, or none")
     return kind
+
+
+def yarn_score_scale(fields: Fields, rope: RopeConfig) -> float:
+    """What DeepSeek's models multiply q.k by, twice, beside 1/sqrt(head_dim)."""
+    scale = _rope_fields(fields).number("mscale_all_dim", 0.0, 0) if rope.kind == "yarn" else 0.0
+    return yarn_scores(rope.factor, scale)
 
 
 def scaled_positions(rope: RopeConfig, positions: int) -> int:

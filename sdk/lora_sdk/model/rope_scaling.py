@@ -31,6 +31,11 @@ def yarn_attention(factor: float, scale: float, scale_all: float) -> float:
     return _yarn_log(factor, 1.0)
 
 
+def yarn_scores(factor: float, scale_all: float) -> float:
+    """DeepSeek's factor of scores with YaRN, of q and again of k; 1 without mscale_all_dim."""
+    return _yarn_log(factor, scale_all) if scale_all else 1.0
+
+
 def longrope_attention(factor: float, original: int) -> float:
     """Longrope's factor of cosines and sines where config.json has none."""
     if factor <= 1:

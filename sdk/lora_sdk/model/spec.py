@@ -68,7 +68,8 @@ class ExpertConfig:
     those of all experts do; with `sigmoid` they are as that says. `shared`: the inner size of an
     expert that every row takes in addition, 0 without one; `shared_gate`: its output is multiplied
     by a sigmoid. `biased`: the router and all matrices have biases. `limit`: of a clamped SwiGLU,
-    with `alpha`, 0 for the plain one."""
+    with `alpha`, 0 for the plain one. Without `sigmoid` the experts lie in `groups` of equal sizes,
+    of which a row takes `taken`, and weights are multiplied by `factor`."""
 
     count: int
     chosen: int
@@ -81,6 +82,26 @@ class ExpertConfig:
     biased: bool = False
     limit: float = 0.0
     alpha: float = 0.0
+    groups: int = 1
+    taken: int = 1
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """K and V of all heads from a latent of `kv` columns, q from one of `q` columns, 0: from the
+    layer's input (docs/numbers.md, 3.21). `rope`: the columns of a head that are rotated, which in
+    k are the same for all heads; `values`: the columns of a head of v, of which heads have
+    head_dim in the cache. `biased`: what makes the latents has biases. `eps`: of their norms.
+    `interleaved`: the files pair neighbouring columns."""
+
+    kv: int
+    q: int
+    rope: int
+    values: int
+    biased: bool = False
+    eps: float = 1e-6
+    interleaved: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,6 +169,7 @@ class ModelConfig:
     sigmoid, of a gate beside q. `sinks`: the softmax of each head has one more logit, which weighs
     no position. `gate_scale`: a gated MLP's gate is multiplied by it before its activation.
     `mixer_scales`: factors of the outputs of attention, recurrence and MLP beside `branch_scale`.
+    `latent`: K and V are made from a latent, in every layer.
     `without_mixer`: layers of an MLP alone, `without_mlp`: of attention or a recurrence alone.
     `quantization` is None if everything is FP16.
     """
@@ -206,6 +228,7 @@ class ModelConfig:
     without_mixer: frozenset[int] = frozenset()
     without_mlp: frozenset[int] = frozenset()
     sinks: bool = False
+    latent: LatentConfig | None = None
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None

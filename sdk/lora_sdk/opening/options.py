@@ -40,6 +40,7 @@ KV_AUTO = "auto"  # as the checkpoint defines
 NOT_IN_SOURCE: tuple[tuple[str, Callable[[ModelConfig], bool]], ...] = (
     ("mixture of experts", lambda c: c.experts is not None),
     ("layers without attention", lambda c: c.recurrent is not None or bool(c.without_mixer)),
+    ("latent attention", lambda c: c.latent is not None),
     ("squared ReLU", lambda c: c.activation == "relu2"),
 )
 """What the hardware source has no units for, in words, and whether a model needs it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import PlacementError
 from lora_host.naming import counted
+from lora_sdk.model.operations import width
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.adapters import (
     AdapterLayout,
@@ -272,6 +273,14 @@ class BoardFit:
         routers += [one.bytes for one in self.tables.values() if one.spec.kind == "wide"]
         if routers and share.rank:
             found.append(Replica("routers", "every board chooses the experts", sum(routers)))
+        keys = [
+            _column_bytes(self.matrices[matmul.name].spec) * width(config, output.axis)
+            for matmul in share.block(config).matmuls
+            for output in matmul.outputs
+            if output.axis == "rope_key"
+        ]
+        if keys and share.rank:
+            found.append(Replica("k_rope", "every board rotates the heads' shared key", sum(keys)))
         if config.tied and share.vocabulary and not self._shares_tokens:
             size = self.matrices["lm_head"].bytes
             found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))

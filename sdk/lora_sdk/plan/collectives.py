@@ -149,7 +149,8 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
         unit *= ops.width(config, "chosen") if axis == "chosen_ffn" else 1
-        by_heads = {"heads": config.head_dim, "mixed": ops.width(config, "mixed") // config.heads}
+        by_heads = {"heads": config.head_dim, **{
+            name: ops.width(config, name) // config.heads for name in ("mixed", "values")}}  # fmt: skip
         share = by_heads.get(axis, unit)
         size = element_bytes(config, matmul, adapters, context.boards)
         if size == 1 and matmul_format(config, matmul).dynamic:
@@ -176,7 +177,7 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
          ops.Elementwise, ops.PackSelected, ops.Argmax, ops.Route,
-         ops.AddGated, ops.Recur, ops.GateHeads),
+         ops.AddGated, ops.Recur, ops.GateHeads, ops.JoinHeads),
         _none,
     ),
 }  # fmt: skip

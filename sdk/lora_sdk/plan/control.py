@@ -105,6 +105,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.NormHeads: (3, 0),  # as Norm
     ops.NormGroups: (2 + MAX_NORM_GROUPS, 0),  # sums, their gather, each group
     ops.Rope: (1, 0),
+    ops.JoinHeads: (1, 0),
     ops.StoreKv: (1, 3),  # q, k and v quantized
     ops.Attend: (2, 0),  # q packed
     ops.Activate: (1, 0),

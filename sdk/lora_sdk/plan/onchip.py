@@ -34,7 +34,7 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     """Bytes of one row of each buffer.
 
     Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `expert_ffn`,
-    `shared_ffn`, `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read
+    `shared_ffn`, `q_latent`, `kv_latent`, `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read
     INT8. The others have the board's own columns: the residual, results of matmuls, norm sums
     (III.A).
     `adapter_columns`: values per row of adapters' h, 0 without adapters."""
@@ -129,7 +129,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
          ops.Elementwise, ops.PackSelected, ops.Argmax, ops.Route,
-         ops.AddGated, ops.Recur, ops.GateHeads),
+         ops.AddGated, ops.Recur, ops.GateHeads, ops.JoinHeads),
         _none,
     ),
 }  # fmt: skip

@@ -93,8 +93,14 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
         return range(heads.start * config.head_dim, heads.stop * config.head_dim)
     if axis.startswith("mixed"):
         return _mixed_columns(config, share, axis)
-    if axis in ("experts", "chosen", "shared_gate"):
+    if axis in ("experts", "chosen", "shared_gate", "rope_key"):
         return range(width(config, axis))
+    if axis in ("q_latent", "kv_latent"):
+        return shard(width(config, axis), abi.UNIT_COLUMNS, share.rank, share.boards)
+    if axis in ("kv_nope", "kv_values", "values"):
+        heads = share.q_heads if axis == "values" else share.kv_heads
+        each = width(config, axis) // config.kv_heads
+        return range(heads.start * each, heads.stop * each)
     if axis == "chosen_ffn":
         chosen = width(config, "chosen")
         return range(share.expert_ffn.start * chosen, share.expert_ffn.stop * chosen)
@@ -121,6 +127,11 @@ def _mixed_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
         first, last = heads.start * groups // count, -(-heads.stop * groups // count)
         return range(first * each, last * each)
     return range(heads.start * columns // count, heads.stop * columns // count)
+
+
+def first_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:
+    """The share's columns of a buffer's first axis."""
+    return axis_columns(config, share, buffer.axes[0])
 
 
 def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:

@@ -10,7 +10,7 @@ from lora_host import abi
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import FP16, MatrixFormat, format_of, tokens_of
 from lora_sdk.plan.formats import act_order, matmul_format
-from lora_sdk.plan.partition import Share, axis_columns, local_columns
+from lora_sdk.plan.partition import Share, axis_columns, first_columns
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -262,7 +262,7 @@ def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
 
 
 def _norm(at: _Context, norm: ops.Norm) -> Iterator[TableSpec]:
-    columns = local_columns(at.config, at.share, norm.source)
+    columns = first_columns(at.config, at.share, norm.source)
     for name in norm.tensors:
         yield TableSpec(name, "norm", 1, (Part(name, columns.start, columns.stop),))
 
@@ -343,7 +343,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Route: _route,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.Elementwise, ops.PackSelected, ops.Argmax, ops.AddGated,
-         ops.GateHeads),
+         ops.GateHeads, ops.JoinHeads),
         _none,
     ),
 }  # fmt: skip

@@ -192,12 +192,32 @@ class _Pass:
 
     def norm(self, op: ops.Norm) -> None:
         vectors = {name: self.operations.vector(f"{op.name}.{name}") for name in op.vectors}
-        y = norm(self.read(op.source), op, vectors.get("gamma"), vectors.get("beta"))
+        y = norm(self.rows[op.source.name][0], op, vectors.get("gamma"), vectors.get("beta"))
         self.keep(op.target, y)
 
     def matmul(self, op: ops.Matmul) -> None:
         x = self.read(op.source)
         self.rows[op.target.name] = tuple(self.operations.linear(x, name) for name in op.tensors)
+
+    def join_heads(self, op: ops.JoinHeads) -> None:
+        """Of latent attention: k behind q, v behind these, or the output's columns of v."""
+        latent, size = self.config.latent, self.config.head_dim
+        assert latent is not None
+        if op.part == "y":
+            heads = heads_of(self.read(op.source), size)
+            self.keep(op.target, rows_of(heads[..., : latent.values]))
+            return
+        k, v = self.rows[op.source.name]
+        made, far = np.zeros((self.config.kv_heads, len(k), size), np.float32), size // 2
+        if op.part == "v":
+            made[..., : latent.values] = heads_of(v, latent.values)
+        else:
+            assert op.shared is not None
+            turned, own = self.rows[op.shared.name][1], heads_of(k, size - latent.rope)
+            pairs, rest = latent.rope // 2, own.shape[2] // 2
+            made[..., :pairs], made[..., far : far + pairs] = turned[:, :pairs], turned[:, pairs:]
+            made[..., pairs:far], made[..., far + pairs :] = own[..., :rest], own[..., rest:]
+        self.rows[op.target.name] += (rows_of(made),)
 
     def norm_heads(self, op: ops.NormHeads) -> None:
         parts = list(self.rows[op.target.name])
@@ -248,12 +268,14 @@ class _Pass:
             chosen, taken = self._route_sigmoid(logits, op, op.sigmoid)
             self.rows[op.target.name] = chosen.astype(np.float32), taken
             return
-        order = np.argsort(-logits, axis=1, kind="stable")[:, : op.chosen]
+        choice = _in_groups(logits, op.groups, op.taken, lambda groups: groups.max(axis=2))
+        order = np.argsort(-choice, axis=1, kind="stable")[:, : op.chosen]
         chosen = np.sort(order, axis=1)
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         taken = np.take_along_axis(p, chosen, 1)
         total = (taken if op.renormalize else p).sum(axis=1, keepdims=True)
-        self.rows[op.target.name] = chosen.astype(np.float32), taken / total
+        weights = taken / total * np.float32(op.factor)
+        self.rows[op.target.name] = chosen.astype(np.float32), weights
 
     def _route_sigmoid(
         self, logits: F32, op: ops.Route, how: SigmoidRouting
@@ -262,12 +284,11 @@ class _Pass:
         bias = self.operations.vector(op.bias)
         assert bias is not None
         scores = np.float32(1) / (np.float32(1) + np.exp(-logits))
-        groups = (scores + bias).reshape(len(logits), how.groups, -1)
-        if how.groups > 1:
-            best = np.sort(groups, axis=2)[..., -2:].sum(axis=2)
-            left = np.argsort(-best, axis=1, kind="stable")[:, how.taken :]
-            np.put_along_axis(groups, left[..., None], np.float32(-np.inf), 1)
-        order = np.argsort(-groups.reshape(logits.shape), axis=1, kind="stable")
+        choice = _in_groups(
+            scores + bias, how.groups, how.taken,
+            lambda groups: np.sort(groups, axis=2)[..., -2:].sum(axis=2),
+        )  # fmt: skip
+        order = np.argsort(-choice, axis=1, kind="stable")
         chosen = np.sort(order[:, : op.chosen], axis=1)
         taken = np.take_along_axis(scores, chosen, 1)
         if op.renormalize:
@@ -311,6 +332,16 @@ class _Pass:
         """Rows are unchanged."""
 
 
+def _in_groups(values: F32, groups: int, taken: int, best: Callable[[F32], F32]) -> F32:
+    """[T, experts], -inf in the groups that a row does not take: those of the smaller `best`."""
+    if groups == 1:
+        return values
+    found = values.reshape(len(values), groups, -1).copy()
+    left = np.argsort(-best(found), axis=1, kind="stable")[:, taken:]
+    np.put_along_axis(found, left[..., None], np.float32(-np.inf), 1)
+    return found.reshape(values.shape)
+
+
 FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.Embed: _Pass.embed,
     ops.AddPosition: _Pass.add_position,
@@ -330,6 +361,7 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.Recur: _Pass.refuse,
     ops.NormGroups: _Pass.refuse,
     ops.GateHeads: _Pass.refuse,
+    ops.JoinHeads: _Pass.join_heads,
 }
 
 

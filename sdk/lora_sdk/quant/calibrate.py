@@ -11,7 +11,7 @@ import numpy as np
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import AttentionScales, routes
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import LatentConfig, ModelConfig
 from lora_sdk.quant.dense import LIMIT, round_rows, round_to
 from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
 from lora_sdk.quant.modules import Rounded, round_weights, rounded_plainly
@@ -128,8 +128,21 @@ class LayerCalibration:
         fold_matrix(self._parameters, up, down, choice.divisor, choice.divisor)
         self._took(role, choice, choice.divisor)
 
+    def _smooth_latent(self, attend: ops.Attend, latent: LatentConfig) -> None:
+        """Fold into v, of which each query head has its own and o reads no zeros."""
+        config, v, choice = self._config, f"layer.{attend.layer}.v", self._choose("o")
+        (o,) = self._roles["o"]
+        fold_matrix(self._parameters, v, o, choice.divisor, choice.divisor)
+        columns = np.ones((config.kv_heads, 1, config.head_dim), np.float32)
+        columns[:, 0, : latent.values] = choice.divisor.reshape(config.kv_heads, -1)
+        self._record.v = self._record.v / columns
+        self._took("o", choice, choice.divisor)
+
     def _smooth_attention(self, index: int, attend: ops.Attend) -> None:
         """Fold into v: attention is linear in it. Query heads that share a KV head share s."""
+        if self._config.latent is not None:
+            self._smooth_latent(attend, self._config.latent)
+            return
         config, role = self._config, self._reader(index, attend.target)
         tops = self._tops(role)
         candidates = (
@@ -306,7 +319,7 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
          ops.Elementwise, ops.PackSelected, ops.Argmax,
          ops.Route, ops.ExpertMatmul, ops.AddGated, ops.Recur, ops.GateHeads,
-         ops.NormGroups),
+         ops.NormGroups, ops.JoinHeads),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

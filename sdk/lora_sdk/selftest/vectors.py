@@ -379,8 +379,8 @@ OPERATIONS: dict[int, Test] = {
 UNTESTED = frozenset(
     {
         *(abi.VEC_ROUTE, abi.VEC_ROUTE_CHOSEN, abi.VEC_ROUTE_SIGMOID, abi.VEC_ADD_GATED),
-        *(abi.VEC_GATE, abi.VEC_SWIGLU_CLAMPED),
+        *(abi.VEC_GATE, abi.VEC_SWIGLU_CLAMPED, abi.VEC_JOIN_HEADS),
     }
 )
-"""Operations of mixtures of experts, which emulated boards alone have: no card is asked."""
+"""Operations of mixtures of experts and of latent attention, which emulated boards alone have: no card is asked."""
 TESTS = (*OPERATIONS.values(), Test("VFU", "RMSNorm by 1 + gamma", _rms_one_plus, weights=HALF))

@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
-from lora_sdk.model.experts import PARTS, expert_sources, read_experts, read_sigmoid
+from lora_sdk.model.experts import read_experts, read_sigmoid, routed_sources
+from lora_sdk.model.families import llama
 from lora_sdk.model.families.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.partial_rotary import head_norms, separate_qkv
-from lora_sdk.model.source import Source, linear, vector
+from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
@@ -41,20 +42,9 @@ def normalize(fields: Fields) -> ModelConfig:
 
 def sources(config: ModelConfig) -> dict[str, Source]:
     """Canonical name -> where it lies in the files; q and k in the order in which boards rotate."""
-    found, experts = expert_sources(config), config.experts
+    found = llama.sources(config) | routed_sources(config)
     for layer in range(config.layers):
         name, module = f"layer.{layer}", f"layers.{layer}.self_attn"
         found |= separate_qkv(config, name, module)
         found |= head_norms(config, name, module)
-    if experts is None:
-        return found
-    for layer in sorted(experts.layers):
-        lead, name = f"layers.{layer}.mlp", f"layer.{layer}"
-        bias = vector(f"{lead}.gate.e_score_correction_bias", experts.count)
-        found[f"{name}.choice_bias"] = replace(bias, wide=True)
-        for part, file in PARTS.items():
-            ends = (experts.shared, config.hidden)
-            sizes = ends if part == "down" else ends[::-1]
-            tensor = f"{lead}.shared_experts.{file}.weight"
-            found[f"{name}.shared.{part}"] = linear(tensor, *sizes)
     return found
