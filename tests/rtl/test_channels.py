@@ -149,6 +149,17 @@ def test_groups_with_other_rows(tmp_path: Path, rows: int) -> None:
 
 
 @pytest.mark.slow
+def test_a_finisher_takes_two_tiles_of_one_row(tmp_path: Path) -> None:
+    """Of four channels' last tiles: two turns of at least 32 cycles less."""
+    shared = bench(4, FINISHERS=1, BUFFER=256)
+    assert check(shared, 4, tmp_path / "groups", 5, 60)["status_0"] >= 60
+    (one, _), (two, _) = took(
+        shared, 4, tmp_path / "one", Channels(4096, 128), Channels(4096, 128, rows=2), rate=1
+    )
+    assert two - one >= 2 * 32
+
+
+@pytest.mark.slow
 def test_the_longest_rows(four: Path, tmp_path: Path) -> None:
     rig = ChannelRig(4, tmp_path / "groups", bank_bytes=1 << 22)
     rig.write(
@@ -290,23 +301,32 @@ MISTAKES = {
     "failed scales are used": (
         FINISH,
         "params_bad <= {};",
-        "params_bad | failed[{picked, use_side[picked]}]",
+        "params_bad | failed[{picked, use_side[picked]}]"
+        " | failed[{picked_second, use_side[picked_second]}]",
         "params_bad",
     ),
     "failed x is used": (
         MATMUL,
         "x_fault = {};",
-        "down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0",
+        "x_comes ? down.feed.fault : '0",
         "'0",
     ),
     "a line of no arena is one that failed": (MATMUL, "{}", "found.refused", "1'b0"),
     "scales of the tile before": (PARAMS, "{}", "scale_line + 32'd2", "scale_line"),
     "scales of the other side": (
         FINISH,
-        "{}",
-        "scale_lines[{link, side, column_1[4]}]",
-        "scale_lines[{link, !side, column_1[4]}]",
+        "scale_lines[{t == 0 ? {} : {second, second_side}, column_1[4]}]",
+        "{link, side}",
+        "{link, !side}",
     ),
+    "scales of the tile beside": (
+        FINISH,
+        "scale_lines[{t == 0 ? {link, side} : {}, column_1[4]}]",
+        "{second, second_side}",
+        "{link, side}",
+    ),
+    "a tile beside that is none": (FINISH, "counts |= {};", "pair_out", "1'b1"),
+    "a block begins before its x": (CHANNEL, "x_whole <= {};", "whole || (x_whole && !go)", "1'b1"),
     "a pass ends before its last tile": (
         MATMUL,
         "{}",
@@ -350,6 +370,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         sources=sources,
         folder=folder / "build",
         CHANNELS=2,
+        FINISHERS=1,
         BUFFER=256,
         BLOCKS="",
         MORE="-DMISTAKES",

@@ -75,6 +75,10 @@ MISTAKES = {
     ),
     "pieces of two lines are one write": ("lane_pieces", "piece_memory_line == write_line", "1'b1"),
     "what has come is still expected": ("lane_plan", "due <= due - size_t'(length)", "due <= due"),
+    "a line is not read again in another gather": ("line_reads", "if (fresh) known <= 1'b0;", ""),
+    "lines have more places than there are": (
+        "line_reads", "lines_asked - oldest == (DEPTH_BITS + 1)'(DEPTH)", "1'b0",
+    ),
     "a full port is not told": ("router_lane", "blocked <= !has_room", "blocked <= 1'b0"),
     "the pattern of a test is not compared": (
         "link_test", "if (differs)", "if (differs && indices[1] < 10'd4)",

@@ -75,7 +75,7 @@ def test_a_token_of_llama2_7b(tmp_path: Path) -> None:
     synthesize("llama2-7b", folder, seed=0, recipe=RECIPE)
     found = simulated(folder, WIDE, cards())
     assert found["logits"] == 32000
-    assert found["cycles"] == simulated_layer.TOKEN
+    assert 0.98 * simulated_layer.TOKEN < found["cycles"] <= simulated_layer.TOKEN
 
 
 @pytest.mark.long

@@ -13,8 +13,8 @@ COMMANDS = {  # cycles of single commands, (K, N) of matmuls
 # Of the step, on a card of 32 channels with vector pipes and four attention units, all with lanes
 # of FP16.
 CHANNELS = {32: 106_537}
-# A whole token, static INT8 K and V, banks of 0.75 of a line (test_whole_token.py). With sums
-# of norms of three cycles and an on-chip buffer as late as banks; not more since then.
+# A whole token, static INT8 K and V, banks of 0.75 of a line (test_whole_token.py). With matmuls
+# that waited for all of x, and a finisher's tiles one by one; not more since then.
 TOKEN = 2_403_025
 # One layer of it, lm_head of 512 columns.
 STATIC = {"cycles": 90_460, "modelled": 90_138}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A channel of the matmul: an array behind the memory port of one bank. It reads the lines of its tiles ahead into its buffer,
-// as soon as a command is announced; when x is there, `go` starts a pass: 16 columns by 8 rows of W4A8 a cycle (4 of W8A8) for
+// as soon as a command is announced; when x begins to be there, `go` starts a pass: 16 columns by 8 rows of W4A8 a cycle (4 of W8A8) for
 // ROWS rows of x, then one scale-and-add a cycle and row. Totals of a tile wait, on two sides, until a finisher takes them.
 //
 //   port > channel_fetch (line_buffer) > integer_lanes > channel_row > totals > `take` streams 32 columns
@@ -8,7 +8,7 @@
 //
 // From schedule to lanes three registers: address, memory, memory's output.
 // Reset, abort: as port/unit_port.sv has them, 34 cycles at least; memories and data begin with any bits.
-// Assumes: the port answers in order; what is broadcast (push, go, feed, abort) has passed as many registers as each other.
+// Assumes: the port answers in order; what is broadcast (push, go, whole, feed, abort) has passed as many registers as each other.
 module channel
   import mpu_types::*;
   import channel_types::*;
@@ -27,7 +27,8 @@ module channel
     output logic                   runs,     // no abort is under way
     input  logic                   push,
     input  descriptor_t            descriptor,
-    input  logic                   go,       // x of the pass is there
+    input  logic                   go,       // x of the pass is there, its first lines at least
+    input  logic                   whole,    // all of it, with `go` or behind it
     /* verilator lint_off UNUSEDSIGNAL */
     input  read_rsp_t              feed,
     /* verilator lint_on UNUSEDSIGNAL */
@@ -116,7 +117,7 @@ module channel
   );
 
   // --- the pass ----------------------------------------------------------------------------------
-  logic started, pass_start, busy, sum_free;
+  logic started, pass_start, busy, sum_free, x_whole;
   logic [6:0] passes_left, offset;
   logic [8:0] x_address, x_at;
   line_use_t line_use, use_1, use_2, use_3;
@@ -131,6 +132,7 @@ module channel
       .work(work),
       .busy(busy),
       .level(level),
+      .x_whole(x_whole),
       .block_done(block_done),
       .sum_free(sum_free),
       .offset(offset),
@@ -138,6 +140,7 @@ module channel
       .line_use(line_use)
   );
   always_ff @(posedge clk) begin
+    x_whole <= whole || (x_whole && !go);
     if (block_done) block_at <= block_at + BITS'(work.block_lines);
     read <= line_use.take != TAKE_NOTHING;
     if (line_use.take != TAKE_NOTHING) read_at <= block_at + BITS'(offset);

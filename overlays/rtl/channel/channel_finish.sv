@@ -2,7 +2,8 @@
 // A finisher, shared by LINKS channels: takes a tile's totals, a column of all rows a cycle, through integer_round (scale of
 // the column, of the row, bias, rounding) and makes lines of y of them. It begins a tile when its scales and bias are there
 // and its queue of lines has room, so nothing behind it can hold it up. Lines gather in shift registers, without a mux;
-// row r follows r cycles behind row 0, so rows' lines are complete one after another.
+// row r follows r cycles behind row 0, so rows' lines are complete one after another. Where a pass has one row, the second
+// row's pipe takes a second tile beside it, of another channel, if one is there.
 // Reset: `rst` for 32 cycles at least, while integer_round runs empty; data begins with any bits.
 // Assumes: `fields` and `row_lines` hold while a pass runs; a channel answers `take` by 32 totals, a cycle each.
 module channel_finish
@@ -29,6 +30,8 @@ module channel_finish
     output result_line_t                     line,          // one cycle
     input  logic                             room           // for one line; it was seen to be taken
 );
+  localparam bit PAIRS = LINKS > 1 && ROWS > 1;
+  localparam int OTHER = ROWS > 1 ? 1 : 0;  // row of the second pipe
   localparam int LOG = LINKS > 1 ? $clog2(LINKS) : 1;
   localparam int QUEUE_LOG = 5;               // of lines
   localparam int GAP = 5;   // cycles until `room` says what a line has taken
@@ -74,12 +77,13 @@ module channel_finish
 
   typedef enum logic [1:0] {PICK, STREAM, REST} state_t;
   state_t state;
-  link_t link, last;
-  logic [2**LOG-1:0] use_side, can;
-  logic picks, side, drop_in;
-  link_t picked;
-  logic [19:0] tile_in;
-  logic [5:0] left_in;  // columns
+  // `second`: of row 1's pipe; the same tile where no second one is beside it
+  link_t link, second, last;
+  logic [2**LOG-1:0] use_side, can, others;
+  logic picks, side, second_side, drop_in, second_drop_in, one_row, pair, pairs;
+  link_t picked, picked_second;
+  logic [19:0] tile_in, second_tile_in;
+  logic [5:0] left_in, second_left_in;  // columns
   logic [QUEUE_LOG:0] queued;
   always_comb begin
     can = '0;
@@ -89,7 +93,16 @@ module channel_finish
       automatic link_t next = link_t'((int'(last) + i) & (LINKS - 1));
       if (can[next]) picked = next;
     end
+    others = can;
+    others[picked] = 1'b0;
+    pairs = PAIRS && one_row && others != '0;
+    picked_second = picked;
+    for (int i = LINKS; i >= 1; i--) begin
+      automatic link_t next = link_t'((int'(last) + i) & (LINKS - 1));
+      if (pairs && others[next]) picked_second = next;
+    end
   end
+  assign one_row = fields.rows == 3'd1;
   assign picks = state == PICK && can != '0 && queued <= (QUEUE_LOG + 1)'(2 ** QUEUE_LOG - 2 * MOST);
 
   always_ff @(posedge clk) begin
@@ -107,6 +120,9 @@ module channel_finish
       there[{link, side}] <= 2'd0;
       complete[{link, side}] <= 1'b0;
       failed[{link, side}] <= '0;
+      there[{second, second_side}] <= 2'd0;
+      complete[{second, second_side}] <= 1'b0;
+      failed[{second, second_side}] <= '0;
     end
     if (rst) begin
       for (int i = 0; i < 2 * 2 ** LOG; i++) there[i] <= 2'd0;
@@ -120,39 +136,49 @@ module channel_finish
   logic [4:0] column_1;
   logic [ROWS-1:0][31:0] sums_1;
   logic [5:0] draining;
-  logic [24:0] begin_column, columns;
-  assign begin_column = {tile_in, 5'd0};
-  assign columns = fields.n - begin_column;  // from the tile's first on
+  logic [24:0] columns, second_columns;  // from the tile's first on
+  assign columns = fields.n - {tile_in, 5'd0};
+  assign second_columns = fields.n - {second_tile_in, 5'd0};
   always_ff @(posedge clk) begin
     take <= '0;
     params_taken <= '0;
     stream_valid <= total_valid_1[link] && state == STREAM;
     sums_1 <= total_1[link];
+    if (PAIRS && one_row) sums_1[OTHER] <= total_1[second][0];
     if (stream_valid) column_1 <= column_1 + 5'd1;
     left_in <= columns > 25'd32 ? 6'd32 : columns[5:0];
+    second_left_in <= second_columns > 25'd32 ? 6'd32 : second_columns[5:0];
     if (draining != 6'd0) draining <= draining - 6'd1;
     case (state)
       PICK:
       if (picks) begin
         state <= STREAM;
         link <= picked;
-        last <= picked;
+        second <= picked_second;
+        last <= picked_second;
+        pair <= pairs;
         side <= use_side[picked];
+        second_side <= use_side[picked_second];
         tile_in <= tiles_1[picked].number;
+        second_tile_in <= tiles_1[picked_second].number;
         drop_in <= bad_1[picked] || failed[{picked, use_side[picked]}] != '0;
-        params_bad <= params_bad | failed[{picked, use_side[picked]}];
+        second_drop_in <= bad_1[picked_second] || failed[{picked_second, use_side[picked_second]}] != '0;
+        params_bad <= params_bad | failed[{picked, use_side[picked]}] | failed[{picked_second, use_side[picked_second]}];
         take[picked] <= 1'b1;
+        take[picked_second] <= 1'b1;
         draining <= 6'(DRAIN);
       end
       STREAM: begin
         draining <= 6'(DRAIN);
         if (stream_valid && column_1 == 5'd30) begin
+          params_taken[second] <= 1'b1;
           params_taken[link] <= 1'b1;  // all selected a cycle behind
           state <= REST;
         end
       end
       default: begin
         use_side[link] <= !side;
+        use_side[second] <= !second_side;
         state <= PICK;
       end
     endcase
@@ -166,35 +192,39 @@ module channel_finish
       use_side <= '0;
       last <= '0;
       link <= '0;
+      second <= '0;
       params_bad <= '0;
     end
   end
 
-  // --- a column's scale and bias, two registers each ------------------------------------------------
-  logic [511:0] scale_line, bias_line;
-  logic [127:0] scale_quarter, bias_quarter;
-  logic [31:0] scale, bias_single;
-  logic [2:0] slot_2;
+  // --- a column's scale and bias, two registers each; of both tiles ---------------------------------
+  localparam int TILES = PAIRS ? 2 : 1;
   localparam int BIAS_DELAY = 8;  // so that it meets its product
-  logic [BIAS_DELAY-1:0][15:0] bias;
-  assign scale_line = scale_lines[{link, side, column_1[4]}];
-  assign bias_line = bias_lines[{link, side}];
-  always_ff @(posedge clk) begin
-    scale_quarter <= scale_line[128*column_1[3:2]+:128];
-    scale <= scale_quarter[32*slot_2[1:0]+:32];
-    bias_quarter <= bias_line[128*column_1[4:3]+:128];
-    slot_2 <= column_1[2:0];
-    bias <= {bias[BIAS_DELAY-2:0], bias_quarter[16*slot_2+:16]};
-    bias_single <= fields.has_bias ? half_to_float(bias[BIAS_DELAY-1]) : FLOAT_NEGATIVE_ZERO;
+  logic [2:0] slot_2;
+  logic [TILES-1:0][31:0] scale, bias_single;
+  always_ff @(posedge clk) slot_2 <= column_1[2:0];
+  for (genvar t = 0; t < TILES; t++) begin : params
+    logic [511:0] scale_line, bias_line;
+    logic [127:0] scale_quarter, bias_quarter;
+    logic [BIAS_DELAY-1:0][15:0] bias;
+    assign scale_line = scale_lines[{t == 0 ? {link, side} : {second, second_side}, column_1[4]}];
+    assign bias_line = bias_lines[t==0?{link, side} : {second, second_side}];
+    always_ff @(posedge clk) begin
+      scale_quarter <= scale_line[128*column_1[3:2]+:128];
+      scale[t] <= scale_quarter[32*slot_2[1:0]+:32];
+      bias_quarter <= bias_line[128*column_1[4:3]+:128];
+      bias <= {bias[BIAS_DELAY-2:0], bias_quarter[16*slot_2+:16]};
+      bias_single[t] <= fields.has_bias ? half_to_float(bias[BIAS_DELAY-1]) : FLOAT_NEGATIVE_ZERO;
+    end
   end
 
   // --- values, and lines of them -------------------------------------------------------------------
   logic [ROWS-1:0] raw_valid;
   logic raw_first;  // column 0 of row 0 comes
   logic [4:0] raw_column;
-  logic [19:0] tile_out;
-  logic [5:0] left_out;
-  logic drop_out;
+  logic [19:0] tile_out, second_tile_out;
+  logic [5:0] left_out, second_left_out;
+  logic drop_out, second_drop_out, pair_out;
   logic [ROWS-1:0] complete_line;
   logic [ROWS-1:0][511:0] line_of;
   logic [ROWS-1:0][5:0] count_of;
@@ -206,10 +236,15 @@ module channel_finish
       tile_out <= tile_in;
       left_out <= left_in;
       drop_out <= drop_in || bad_1[link];
+      second_tile_out <= second_tile_in;
+      second_left_out <= second_left_in;
+      second_drop_out <= second_drop_in || bad_1[second];
+      pair_out <= pair;
     end
     if (rst) raw_column <= 5'd0;
   end
   for (genvar row = 0; row < ROWS; row++) begin : rows
+    localparam bit SECOND = PAIRS && row == 1;
     logic [31:0] raw_single;
     logic [15:0] raw_half;
     integer_round round (
@@ -218,9 +253,9 @@ module channel_finish
         .is_single(fields.four_bit),
         .sum($signed(sums_1[row])),
         .total(sums_1[row]),
-        .scale(scale),
-        .row_scale(fields.row_scales ? row_scale[row] : FLOAT_ONE),
-        .bias(bias_single),
+        .scale(scale[SECOND]),
+        .row_scale(!fields.row_scales ? FLOAT_ONE : SECOND && one_row ? row_scale[0] : row_scale[row]),
+        .bias(bias_single[SECOND]),
         .value_valid(raw_valid[row]),
         .single(raw_single),
         .half(raw_half)
@@ -248,7 +283,7 @@ module channel_finish
     assign value = value_by[row];
     assign line_begin = fields.y_single ? column[3:0] == 4'd0 : column == 5'd0;
     assign line_end = fields.y_single ? column[3:0] == 4'd15 : column == 5'd31;
-    assign is_real = {1'b0, column} < left_out;
+    assign is_real = {1'b0, column} < (SECOND ? second_left_out : left_out);
     assign nonfinite = is_real && (fields.y_single ? value[30:23] == 8'hff : value[14:10] == 5'h1f);
     always_ff @(posedge clk) begin
       complete_line[row] <= valid && line_end;
@@ -278,22 +313,29 @@ module channel_finish
   } entry_t;
   entry_t entries[2**QUEUE_LOG], put, got;
   logic [QUEUE_LOG-1:0] put_at, get_at;
-  logic push, pop, room_1;
+  logic push, pop, room_1, of_second, counts;
   logic [2:0] resting;
-  logic [5:0] rest;
+  logic [5:0] left, rest;
+  assign of_second = PAIRS && complete_line[OTHER];
   always_comb begin
     put = '0;
+    counts = 1'b0;
     for (int r = 0; r < ROWS; r++)
       if (complete_line[r]) begin
-        put.row |= r[1:0];
+        if (PAIRS && one_row && r == 1) counts |= pair_out;
+        else begin
+          counts |= 3'(r) < fields.rows;
+          put.row |= r[1:0];
+        end
         put.half |= fields.y_single && half_of[r];
         put.nonfinite |= count_of[r];
         put.data |= line_of[r];
       end
-    put.tile = tile_out;
-    rest = put.half ? (left_out > 6'd16 ? left_out - 6'd16 : 6'd0) : left_out;
-    put.cells = !fields.y_single ? left_out : rest > 6'd16 ? 6'd32 : {rest[4:0], 1'b0};
-    push = complete_line != '0 && {1'b0, put.row} < fields.rows && put.cells != 6'd0 && !drop_out;
+    put.tile = of_second ? second_tile_out : tile_out;
+    left = of_second ? second_left_out : left_out;
+    rest = put.half ? (left > 6'd16 ? left - 6'd16 : 6'd0) : left;
+    put.cells = !fields.y_single ? left : rest > 6'd16 ? 6'd32 : {rest[4:0], 1'b0};
+    push = counts && put.cells != 6'd0 && !(of_second ? second_drop_out : drop_out);
   end
   assign got = entries[get_at];
   assign pop = queued != '0 && room_1 && resting == 3'd0;

@@ -45,8 +45,8 @@ module channel_group
     end
   end
   always_ff @(posedge clk) begin
-    {down_1.ends, down_1.clear, down_1.push, down_1.go, down_1.feed.valid}
-        <= {down.ends, down.clear, down.push, down.go, down.feed.valid};
+    {down_1.ends, down_1.clear, down_1.push, down_1.go, down_1.whole, down_1.feed.valid}
+        <= {down.ends, down.clear, down.push, down.go, down.whole, down.feed.valid};
     if (down.push) down_1.descriptor <= down.descriptor;
     if (down.feed.valid)
       {down_1.feed.fault, down_1.feed.tag, down_1.feed.data} <= {down.feed.fault, down.feed.tag, down.feed.data};
@@ -55,7 +55,7 @@ module channel_group
     params_taken <= taken;
     up <= '{runs: &runs, over: &over, quiet: quiet, bad: all_bad};
     if (rst) begin
-      {down_1.ends, down_1.push, down_1.go, down_1.feed.valid} <= 4'd0;
+      {down_1.ends, down_1.push, down_1.go, down_1.whole, down_1.feed.valid} <= 5'd0;
       down_1.clear <= 1'b1;
       params_taken <= '0;
       up <= '0;
@@ -79,6 +79,7 @@ module channel_group
         .push(down_1.push),
         .descriptor(down_1.descriptor),
         .go(down_1.go),
+        .whole(down_1.whole),
         .feed(down_1.feed),
         .over(over[i]),
         .bad(bad[i]),

@@ -125,7 +125,7 @@ module channel_matmul
   down_t down;
   up_t joined;
   up_t [GROUPS-1:0] up;
-  logic go, all_quiet, all_over;
+  logic go, whole, all_quiet, all_over;
   fault_t bad;
   always_ff @(posedge clk) begin
     down.ends <= abort_valid || fails;
@@ -133,10 +133,11 @@ module channel_matmul
     down.push <= push;
     if (push) down.descriptor <= descriptor;
     down.go <= go;
+    down.whole <= whole;
     down.feed.valid <= line_here;
     if (line_here) {down.feed.fault, down.feed.tag, down.feed.data} <= {read_response.fault, read_response.tag, read_response.data};
     {all_run, all_over, all_quiet, bad} <= joined;
-    if (clear) {down.push, down.go, down.feed.valid} <= 3'd0;
+    if (clear) {down.push, down.go, down.whole, down.feed.valid} <= 4'd0;
     if (rst) begin
       down.ends <= 1'b0;
       down.clear <= 1'b1;
@@ -183,13 +184,15 @@ module channel_matmul
   state_t state;
   pass_fields_t fields;
   logic [ROWS-1:0][31:0] row_lines;
-  logic [31:0] row_line, y_line;
+  logic [31:0] row_line, pass_line, y_line;  // pass_line: of its first row of x
   logic [6:0] rows_left;
   logic [2:0] row, x_row;
-  logic [9:0] x_index, x_lines, last_index;
-  logic [11:0] x_waiting;
+  logic [9:0] x_index, x_lines, last_index, x_head;  // x_head: lines of a row that a pass begins with
+  logic [11:0] x_waiting;                            // of all
+  logic [8:0] head_waiting;
   logic [3:0] settling;
-  logic x_last, x_done, pass_over, ends, writes_quiet, fails_now;
+  logic x_asks, x_rest, x_short;  // what is asked for: first lines of all rows, then the rest; short: there is none
+  logic x_last, x_comes, is_head, head_done, x_done, told_whole, pass_over, ends, writes_quiet, fails_now;
   fault_t x_fault, found;  // found: in a line that is used
   logic [31:0] nonfinite_count, nonfinite_row;
   status_t status;
@@ -198,28 +201,44 @@ module channel_matmul
   assign x_lines = 10'((head.k + 16'd63) >> 6);
   assign last_index = x_lines - 10'(!head.row_scales);
   assign x_tag = '{is_x: 1'b1, is_scale: x_index == x_lines, row: x_row[1:0], index: x_index[8:0]};
-  assign x_wanted = '{valid: state == LOAD && x_row != fields.rows, bank: head.x_bank, line: row_line + {22'd0, x_index}, tag: x_tag};
-  assign x_last = x_index == last_index;
-  assign x_done = state == LOAD && x_row == fields.rows && x_waiting == 12'd0;
-  assign pass_over = state == JOIN && settling == 4'd0 && all_over && all_quiet && writes_quiet;
+  assign x_wanted = '{valid: x_asks, bank: head.x_bank, line: row_line + {22'd0, x_index}, tag: x_tag};
+  assign x_last = x_index == (x_rest || x_short ? last_index : x_head - 10'd1);
+  assign x_comes = down.feed.valid && down.feed.tag.x.is_x;
+  assign is_head = x_short || {1'b0, down.feed.tag.x.index} < x_head;
+  assign head_done = state == LOAD && (!x_asks || x_rest) && head_waiting == 9'd0;
+  assign x_done = !x_asks && x_waiting == 12'd0;
+  assign pass_over = state == JOIN && told_whole && settling == 4'd0 && all_over && all_quiet && writes_quiet;
   assign head_next = ends;
-  assign x_fault = down.feed.valid && down.feed.tag.x.is_x ? down.feed.fault : '0;
+  assign x_fault = x_comes ? down.feed.fault : '0;
   assign found = bad | x_fault;
   assign fails_now = state != IDLE && found != '0 && !fails;
   // not while an abort waits for what is on offer: channels are cleared before the run, and seem to be over
   assign ends = runs && ((state == IDLE && head_valid && started && head_status != ENDED_DONE) || (pass_over && rows_left == 7'd0));
   always_ff @(posedge clk) begin
-    go <= x_done && !go && state == LOAD;
+    go <= head_done;
+    whole <= x_done && !told_whole && (state == LOAD || state == JOIN);
+    if (x_done && (state == LOAD || state == JOIN)) told_whole <= 1'b1;
     ended <= ends || fails_now;
     fails <= fails_now;
     status <= fails_now ? (found.refused ? ENDED_ADDRESS : ENDED_FAILED) : state == IDLE ? head_status : ENDED_DONE;
-    x_waiting <= x_waiting + 12'(x_asked) - 12'(down.feed.valid && down.feed.tag.x.is_x);
+    x_waiting <= x_waiting + 12'(x_asked) - 12'(x_comes);
+    head_waiting <= head_waiting + 9'(x_asked && !x_rest) - 9'(x_comes && is_head);
     if (settling != 4'd0) settling <= settling - 4'd1;
     if (x_asked) begin
-      x_index <= x_last ? 10'd0 : x_index + 10'd1;
+      x_index <= x_index + 10'd1;
       if (x_last) begin
+        x_index <= x_rest ? x_head : 10'd0;
         x_row <= x_row + 3'd1;
         row_line <= row_line + head.x_stride;
+        if (x_row + 3'd1 == fields.rows) begin
+          x_asks <= !x_rest && !x_short;
+          x_rest <= 1'b1;
+          if (!x_rest && !x_short) begin
+            x_index <= x_head;
+            x_row <= 3'd0;
+            row_line <= pass_line;
+          end
+        end
       end
     end
     case (state)
@@ -242,13 +261,19 @@ module channel_matmul
         rows_left <= rows_left - 7'd1;
         x_row <= 3'd0;
         x_index <= 10'd0;
+        x_rest <= 1'b0;
+        x_head <= x_head_lines(head.k);
+        x_short <= x_lines <= x_head_lines(head.k);
+        pass_line <= row_line;
+        told_whole <= 1'b0;
         if (row == 3'(ROWS - 1) || rows_left == 7'd1) begin
           fields.rows <= row + 3'd1;
+          x_asks <= 1'b1;
           state <= LOAD;
         end
       end
       LOAD:
-      if (x_done) begin
+      if (head_done) begin
         settling <= 4'(SETTLE);
         state <= JOIN;
       end
@@ -262,9 +287,12 @@ module channel_matmul
     if (clear) begin
       state <= IDLE;
       go <= 1'b0;
+      whole <= 1'b0;
+      x_asks <= 1'b0;
       ended <= 1'b0;
       fails <= 1'b0;
       x_waiting <= 12'd0;
+      head_waiting <= 9'd0;
       settling <= 4'd0;
     end
   end

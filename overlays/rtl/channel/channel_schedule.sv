@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads blocks from a channel's buffer, a line a cycle, and says what each line is for. A sum is a whole column of W8A8, or
 // a part of a group of W4A8: what lies in one group and in one segment (docs/numbers.md, 6.2 and 6.3). Within a block zero
-// points and scales come first, which lie behind the values in memory: so a block begins when all of it is there. A sum
-// begins when there is room for its result.
+// points and scales come first, which lie behind the values in memory: so a block begins when all of it is there, and its x.
+// A sum begins when there is room for its result.
 // Reset: `rst` ends a pass. Assumes: `start` while not busy; `work` holds while busy and has tiles.
 module channel_schedule
   import mpu_types::*;
@@ -18,6 +18,7 @@ module channel_schedule
     /* verilator lint_on UNUSEDSIGNAL */
     output logic                   busy,
     input  logic [$clog2(LINES):0] level,  // lines that are there
+    input  logic                   x_whole,  // x of all blocks, else of the first ones
     output logic                   block_done,
     input  logic                   sum_free,  // one cycle: the oldest sum has been used
     // what is read in this cycle
@@ -38,7 +39,8 @@ module channel_schedule
   logic [10:0] units, unit;  // unit: of W4A8
   logic [13:0] border;       // eight times the segment's end, (segment + 1) * units
   logic [15:0] rest;
-  logic room, begins, part_end, segment_end, last_pair, group_end, issue, one_here, two_here;
+  logic room, begins, part_end, segment_end, last_pair, group_end, issue, one_here, two_here, x_here, x_next_here;
+  logic [5:0] x_blocks;
   logic [1:0] group;
 
   assign units = 11'((work.k + 16'd31) >> 5);
@@ -60,6 +62,8 @@ module channel_schedule
   assign block_done = issue && state == WEIGHTS && {1'b0, line} + 7'd1 == lines;
   assign one_here = 32'(level) >= 32'(work.block_lines);
   assign two_here = 32'(level) >= {24'd0, work.block_lines, 1'b0};
+  assign x_here = x_whole || block < {2'd0, x_blocks};
+  assign x_next_here = x_whole || block + 8'd1 < {2'd0, x_blocks};
   assign x_address = work.four_bit ? {block, line[4]} : {block, line[5]};
   assign offset = state == ZEROS ? 7'd32 + {4'd0, scale_lines(work.group_log)}
       : state == SCALES ? {5'b01000, group} : {1'b0, line};
@@ -85,12 +89,13 @@ module channel_schedule
   assign tile_done = block_done && block == last_block;
   assign block_state = work.four_bit ? ZEROS : WEIGHTS;
   always_ff @(posedge clk) begin
+    x_blocks <= x_head_blocks(work.k);
     sums <= sums + {{SUMS_LOG{1'b0}}, sum_begins} - {{SUMS_LOG{1'b0}}, sum_free};
     if (sum_begins) sum_open <= 1'b1;
     if (issue && state == SCALES) sum_first <= 1'b1;
     if (issue && state == WEIGHTS && line[0]) sum_first <= 1'b0;
     case (state)
-      WAIT: if (busy && one_here) state <= block_state;
+      WAIT: if (busy && one_here && x_here) state <= block_state;
       ZEROS: if (issue) state <= SCALES;
       SCALES: if (issue) state <= WEIGHTS;
       default:
@@ -104,7 +109,7 @@ module channel_schedule
         if (block_done) begin
           line <= 6'd0;
           block <= tile_done ? 8'd0 : block + 8'd1;
-          state <= two_here ? block_state : WAIT;
+          state <= two_here && x_next_here ? block_state : WAIT;
         end
       end
     endcase

@@ -142,7 +142,8 @@ package channel_types;
     logic        clear;  // finishers
     logic        push;
     descriptor_t descriptor;
-    logic        go;
+    logic        go;     // x of the pass is there, its first lines at least (x_head_lines)
+    logic        whole;  // all of it, with `go` or behind it
     read_rsp_t   feed;
   } down_t;
   // What comes back, joined.
@@ -163,6 +164,14 @@ package channel_types;
     logic [2:0]  rows;       // that count, of the array's
     logic [6:0]  first_row;  // their number in the command
   } pass_fields_t;
+
+  // Blocks of x, lines of it, that are there when a pass begins: the others come while the first tile uses these.
+  function automatic logic [5:0] x_head_blocks(input logic [15:0] k);
+    return 6'd1 + 6'((17'(k) + 17'd63) >> 10);
+  endfunction
+  function automatic logic [9:0] x_head_lines(input logic [15:0] k);
+    return {3'd0, x_head_blocks(k), 1'b0};
+  endfunction
 
   // Lines of a block.
   function automatic logic [6:0] block_lines_of(input logic four_bit, input logic [1:0] group_log);

@@ -101,6 +101,7 @@ module lane_pieces
   ) reads (
       .clk(clk),
       .rst(clear),
+      .fresh(start),
       .ask_valid(piece_valid && own_piece),
       .ask_ready(ask_ready),
       .ask_line(piece_memory_line),

@@ -1,9 +1,9 @@
 """What a matmul on channels of a card (overlays/rtl/channel) makes the busiest one do: how often,
 by name. `pass`: over the weights, for as many rows as a channel takes at once. `cycle`: in which
 it takes a line of weights, or adds a part of W4A8 to its columns' sums, whichever lasts longer,
-and in which its last tile waits for the finisher that it shares; scales and bias are there in
-time, lines as `channel_lines` are. `x_line` of x, or of a row's scale, which all channels are
-given."""
+and in which its last tile waits for the finisher that it shares, which takes two at once of a pass
+of one row; scales and bias are there in time, lines as `channel_lines` are. `x_line` of x that a
+pass begins with: all channels are given the rest while it runs."""
 
 from __future__ import annotations
 
@@ -37,15 +37,22 @@ def channel_counts(channels: int, command: Matrix, rows: int) -> Counts:
     """Of a command on `rows` rows, whose lines are there in time."""
     passes = ceil(rows / ROWS)
     in_all = ceil(command.n / CHUNK)
-    last = min(in_all, ceil(channels / FINISHERS)) - 1  # tiles before it at its finisher
-    each = ceil(in_all / channels) * _tile_cycles(command) + last * FINISH - _ahead(command)
-    scaled = bool(command.flags & abi.FLAG_ROW_SCALES)
+    each = ceil(in_all / channels) * _tile_cycles(command) - _ahead(command)
+    shared = min(in_all, ceil(channels / FINISHERS))  # last tiles at a finisher
+    alone = rows % ROWS  # passes of one row: two at once
+    waits = alone * (ceil(shared / 2) - 1) + (passes - alone) * (shared - 1)
     return {
         "command": 1,
         "pass": passes,
-        "cycle": passes * each,
-        "x_line": rows * (ceil(command.k / abi.LINE_BYTES) + scaled),
+        "cycle": passes * each + waits * FINISH,
+        "x_line": rows * _first_lines(command),
     }
+
+
+def _first_lines(command: Matrix) -> int:
+    """Of a row of x, that a pass begins with (x_head_lines of channel_types.sv)."""
+    lines = ceil(command.k / abi.LINE_BYTES)
+    return min(lines, 2 + 2 * (lines // 16))
 
 
 def channel_lines(channels: int, command: Matrix, rows: int) -> int:

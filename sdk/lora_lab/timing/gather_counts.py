@@ -2,8 +2,8 @@
 
 `hop`: the longest way of a block, `line`: of the longest frame on that way; `plan`: a source's
 segment of a row group, that is looked at. Of the busiest lane: `frame`, that it makes, files or
-forwards; `piece`, what lies in one line of a frame and in one of memory (a line that is forwarded
-is one); `run`, of a row, whose sum is added up."""
+forwards; `piece`, what it files of one line of a frame and one of memory (a line that is forwarded
+is one); `made`, the same of an own frame; `run`, of a row, whose sum is added up."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def gather_counts(collective: Collective, boards: int, ring: bool, rows: int) ->
                         lane = lanes.setdefault(
                             ((source + way * distance) % boards, way), Counter()
                         )
-                        lane.update(_of_block(size, group, 0 < distance < reach))
+                        lane.update(_of_block(size, group, distance, reach))
                 number += 1
-    busiest = max(lanes.values(), key=lambda lane: lane["piece"] + lane["run"], default=Counter())
+    busiest = max(lanes.values(), key=_work, default=Counter())
     return {
         "command": 1,
         "hop": furthest,
@@ -43,9 +43,16 @@ def gather_counts(collective: Collective, boards: int, ring: bool, rows: int) ->
     }
 
 
-def _of_block(size: int, rows: int, passed: bool) -> dict[str, int]:
-    """What a lane does with a block that it makes or files, and forwards where it is `passed`."""
+def _work(lane: Counter[str]) -> int:
+    return lane["made"] + lane["piece"] + lane["run"]
+
+
+def _of_block(size: int, rows: int, distance: int, reach: int) -> dict[str, int]:
+    """What a lane does with a block that goes `reach` hops and has gone `distance`: it makes the
+    block, or files it, and forwards it where it goes on."""
+    passed = 0 < distance < reach
     frames = ceil(size / abi.FRAME_PAYLOAD)
     lines = ceil((size + frames * FRAME_OVERHEAD) / abi.LINE_BYTES)
     pieces = 2 * ceil(size / abi.LINE_BYTES)
-    return {"frame": frames * (1 + passed), "piece": pieces + lines * passed, "run": rows}
+    moved = {"piece": pieces + lines * passed} if distance else {"made": pieces}
+    return {"frame": frames * (1 + passed), "run": rows, **moved}
