@@ -28,6 +28,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"additional_config": {"kv": "int3"}}, "int3"),
     ({"additional_config": {"overlay": "no_such"}}, "no_such"),
     ({"runner": "pooling"}, "runner 'pooling'"),
+    ({"hf_overrides": {"num_hidden_layers": 1}}, "hf_overrides: boards read the model's folder"),
 ]  # fmt: skip
 
 
@@ -59,9 +60,11 @@ def test_limits_reach_vllm_by_themselves() -> None:
         assert f"{demo_model_path()} on 4 boards" in str(llm)
         with pytest.raises(NotImplementedError, match="boards hold the model"):
             llm.apply_model(len)
-    with vllm_on_boards(demo_model_path(), max_num_seqs=3, max_model_len=200) as llm:
+    named = {"max_num_seqs": 3, "max_model_len": 200, "max_num_batched_tokens": 48}
+    with vllm_on_boards(demo_model_path(), **named) as llm:
         config = llm.llm_engine.vllm_config
         assert config.scheduler_config.max_num_seqs == 3
+        assert config.scheduler_config.max_num_batched_tokens == 48
         assert config.model_config.max_model_len == 200
         assert all_blocks(llm) == 3 * 7
 
