@@ -43,6 +43,8 @@ def refusals(config: VllmConfig) -> Iterator[str]:
         yield "enable_prompt_embeds: prompts are tokens"
     if model.enable_sleep_mode:
         yield "enable_sleep_mode: boards keep their weights"
+    if model.revision not in (None, "main"):
+        yield f"revision {model.revision!r:.40}: boards read 'main'; name its snapshot's folder"
     if model.hf_overrides:
         yield "hf_overrides: boards read the model's folder; change its config.json"
     if cache.user_specified_block_size and cache.block_size != PAGE_POSITIONS:
