@@ -16,10 +16,9 @@ from lora_sdk.opening.opening import open_model
 from lora_sdk.recovery.recovery import Recovery
 from lora_sdk.step.step import Row, build_rows
 from lora_sdk.step.stepper import Stepper, argmax_of
+from lora_vllm.adapters import VllmAdapters
 
 if TYPE_CHECKING:
-    from vllm.lora.request import LoRARequest
-
     from lora_sdk.kv.kv_arrays import KvArrays
     from lora_sdk.opening.options import EngineOptions
 
@@ -47,11 +46,15 @@ class Ran:
 class Boards:
     """Opens the boards, runs rows, recovers from failures. Not thread-safe."""
 
-    def __init__(self, options: EngineOptions) -> None:
-        """Errors of every layer pass through."""
+    def __init__(self, options: EngineOptions, kept_adapters: int = 0) -> None:
+        """`kept_adapters`: how many the host keeps that no request uses. Errors of every layer pass
+        through."""
         self.opened = open_model(options)
         plan = self.opened.plan
         self.adapters = AdapterSlots(self.opened.cluster, plan)
+        self.vllm_adapters = VllmAdapters(
+            self.adapters, self.opened.config, plan.adapters.max_rank, kept_adapters
+        )
         self.cache = MappedKvCache(
             *kv_limits(plan),
             observer=self.adapters,
@@ -73,15 +76,6 @@ class Boards:
     def row_limit(self) -> int:
         """Rows that a step takes."""
         return self.opened.plan.row_limit
-
-    def adapter(self, asked: LoRARequest | None) -> str | None:
-        """The name of an adapter in its slots' table; it is read where it is new. AdapterError."""
-        if asked is None:
-            return None
-        name = str(asked.lora_int_id)
-        if name not in {info.name for info in self.adapters.infos()}:
-            self.adapters.load(name, asked.lora_path)
-        return name
 
     def start(
         self,

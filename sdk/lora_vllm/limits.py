@@ -43,6 +43,10 @@ def refusals(config: VllmConfig) -> Iterator[str]:
         yield "enable_prompt_embeds: prompts are tokens"
     if model.enable_sleep_mode:
         yield "enable_sleep_mode: boards keep their weights"
+    if model.revision not in (None, "main"):
+        yield f"revision {model.revision!r:.40}: boards read 'main'; name its snapshot's folder"
+    if model.hf_overrides:
+        yield "hf_overrides: boards read the model's folder; change its config.json"
     if cache.user_specified_block_size and cache.block_size != PAGE_POSITIONS:
         yield f"block size {cache.block_size}: boards have pages of {PAGE_POSITIONS} positions"
     if cache.cache_dtype not in ("auto", "bfloat16", "float16"):
@@ -91,16 +95,16 @@ def apply_limits(config: VllmConfig) -> None:
     scheduler.async_scheduling = False
     scheduler.enable_chunked_prefill = True
     scheduler.max_num_seqs = plan.max_sequences
-    scheduler.max_num_batched_tokens = plan.row_limit
-    scheduler.max_num_scheduled_tokens = plan.row_limit
+    scheduler.max_num_batched_tokens = min(plan.row_limit, scheduler.max_num_batched_tokens)
+    scheduler.max_num_scheduled_tokens = scheduler.max_num_batched_tokens
     config.model_config.max_model_len = plan.context
     cache.block_size = PAGE_POSITIONS
     room = blocks_of(plan)
     cache.num_gpu_blocks_override = min(room, cache.num_gpu_blocks_override or room)
     logger.info(
         "boards: %d rows a step, %d sequences, %d positions each, %d KV blocks of %d",
-        plan.row_limit, plan.max_sequences, plan.context, cache.num_gpu_blocks_override,
-        PAGE_POSITIONS,
+        scheduler.max_num_batched_tokens, plan.max_sequences, plan.context,
+        cache.num_gpu_blocks_override, PAGE_POSITIONS,
     )  # fmt: skip
 
 

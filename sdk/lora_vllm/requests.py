@@ -167,7 +167,7 @@ class Requests:
             if number is not None and cache.length(number) != request.computed:
                 self._leave(request)  # vLLM computes some positions again
             if request.sequence is None:
-                adapter = self._boards.adapter(request.adapter)
+                adapter = self._boards.vllm_adapters.name_of(request.adapter)
                 self._make_room(adapter, scheduled)
                 tokens = request.tokens(0, request.computed)
                 request.sequence = self._boards.start(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lora_sdk.opening.options import EngineOptions
 
 BOARDS, DEVICES, CLUSTER = "LORA_BOARDS", "LORA_DEVICES", "LORA_CLUSTER"
+MAX_DIGITS = 9
 
 # Options of lora_sdk that `--additional-config` may set; vLLM decides the others.
 PASSED_ON = (
@@ -30,11 +31,17 @@ def named_boards() -> dict[str, Any]:
     count, devices, cluster = (os.environ.get(name) for name in (BOARDS, DEVICES, CLUSTER))
     found: dict[str, Any] = {}
     if count:
-        if not count.isascii() or not count.isdigit():
+        if not count.isascii() or not count.isdigit() or len(count) > MAX_DIGITS:
             raise RequestError(f"{BOARDS}={count!r:.40}; expected a number of boards, e.g. 4")
         found["boards"] = int(count)
     if devices:
-        found["devices"] = tuple(uri.strip() for uri in devices.split(",") if uri.strip())
+        uris = tuple(uri.strip() for uri in devices.split(","))
+        if not all(uris):
+            raise RequestError(
+                f"{DEVICES}={devices!r:.60} has an empty name; expected boards with commas between "
+                "them, e.g. xrt:0,xrt:1"
+            )
+        found["devices"] = uris
     if cluster:
         found["cluster_file"] = cluster
     return found

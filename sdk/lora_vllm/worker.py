@@ -35,7 +35,8 @@ class LoraWorker(WorkerBase):
         if load_dummy_weights:
             raise ValueError("dummy weights: boards load the model's folder")
         options = board_options(self.vllm_config)
-        self._boards = Boards(options)
+        lora = self.vllm_config.lora_config
+        self._boards = Boards(options, 0 if lora is None else lora.max_cpu_loras or lora.max_loras)
         self._check_vocabulary()
         self._loading = None
         source = prefill_source(self.vllm_config)
@@ -131,9 +132,10 @@ class LoraWorker(WorkerBase):
     # --- adapters -------------------------------------------------------------------------------
 
     def add_lora(self, lora_request: LoRARequest) -> bool:
-        """Load an adapter's folder. ValueError: what of it boards do not support."""
+        """Load an adapter's folder. ValueError: what of it boards do not support;
+        LoRAAdapterNotFoundError: no such folder."""
         try:
-            self._boards.adapter(lora_request)
+            self._boards.vllm_adapters.name_of(lora_request)
         except LoraError as error:
             raise ValueError(f"adapter {lora_request.lora_name!r}: {error}") from error
         return True
@@ -141,18 +143,18 @@ class LoraWorker(WorkerBase):
     def remove_lora(self, lora_id: int) -> bool:
         """Forget an adapter. ValueError while requests use it."""
         try:
-            self._boards.adapters.unload(str(lora_id))
+            self._boards.vllm_adapters.remove(lora_id)
         except LoraError as error:
             raise ValueError(str(error)) from error
         return True
 
     def pin_lora(self, lora_id: int) -> bool:
-        """True: loaded adapters stay until they are removed."""
-        return lora_id in self.list_loras()
+        """Keep an adapter until it is removed. False: it is not loaded."""
+        return self._boards.vllm_adapters.pin(lora_id)
 
     def list_loras(self) -> set[int]:
         """Those that are loaded."""
-        return {int(info.name) for info in self._boards.adapters.infos()}
+        return self._boards.vllm_adapters.numbers()
 
     # --- state ----------------------------------------------------------------------------------
 

@@ -1,39 +1,40 @@
-"""`vllm bench serve` against servers of one model on this machine's cores, one after another.
+"""`vllm bench serve` against servers of one model on this machine's cores, in turn.
 
-    python -m tests.bench.compare_servers model.gguf --work DIR [--servers lora vllm-boards ...]
+    python -m tests.bench.compare_servers MODEL --work DIR [--servers lora vllm-boards ...]
 
-`model.gguf` is of a llama model; `--work` gets it in FP16 as a Hugging Face folder and as GGUF,
-logs and results. Runs in vLLM's environment (docs/vllm.md), where llama.cpp's needs
-llama-cpp-python[server]. The table says processor time too, which other work changes less than the
-clock."""
+MODEL is a GGUF file of a llama model, which `--work` gets in FP16 as a Hugging Face folder and as
+GGUF, or a Hugging Face folder, which llama-server cannot read. `--work` gets logs and results too.
+Runs in vLLM's environment (docs/vllm.md).
+
+All servers run from the beginning to the end. A round asks each of them once, and begins with
+another one than the round before: what else runs on the machine meets all alike. The table has
+medians; the first server's figures are what the others' ratios are to, within each round.
+Processor time is of all processes of a server, and changes less than the clock."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlopen
+from statistics import median
 
+from tests.bench.server_processes import BenchedServer
 from tests.vllm.server import free_port
 
-START_S = 600
 API = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-LLAMA = (  # whose server takes UUIDs alone as the names of requests, which the benchmark's are not
-    "import functools, runpy, starlette_context.plugins as plugins\n"
-    "plugins.RequestIdPlugin = functools.partial(plugins.RequestIdPlugin, validate=False)\n"
-    "runpy.run_module('llama_cpp.server', run_name='__main__')\n"
-)
 BENCH = (
     "import argparse\nfrom vllm.benchmarks.serve import add_cli_args, main\n"
     "parser = argparse.ArgumentParser()\nadd_cli_args(parser)\nmain(parser.parse_args())\n"
 )
+CONTEXT = 1024
+NAMES = ("lora", "vllm-boards", "vllm-cpu", "vllm-cpu-bf16", "llama-server")
 
 
 @dataclass(frozen=True)
@@ -46,58 +47,34 @@ class Load:
     new: int
 
 
-def commands(folder: Path, gguf: Path, port: int, boards: int) -> dict[str, tuple[list[str], str]]:
-    """How each server is started, and the path that answers once it is ready."""
+@dataclass(frozen=True)
+class Figures:
+    """One run. Times in milliseconds, `cpu_ms` a new token; `parts`: the same by process."""
+
+    tokens_per_s: float
+    first: float
+    first_p99: float
+    gap: float
+    gap_p99: float
+    cpu_ms: float
+    others_ms: float  # of the servers that were not asked
+    parts: dict[str, float]
+
+
+def command(name: str, args: argparse.Namespace, port: int) -> list[str]:
+    """How a server is started."""
     at = ["--port", str(port)]
-    model = ["--model", str(folder), "--served-model-name", "model", "--max-model-len", "1024"]
-    eager = ["--dtype", "float32", "--enforce-eager"]
-    lora = "from lora_sdk.cli.main import main; main()"
-    served = [
-        "serve",
-        "--model",
-        str(folder),
-        "--boards",
-        str(boards),
-        "--served-model-name",
-        "model",
-    ]
-    return {
-        "lora": ([sys.executable, "-c", lora, *served, "--context", "1024", *at], "/health"),
-        "vllm-boards": ([*API, *model, *at], "/health"),
-        "vllm-cpu": ([*API, *model, *eager, *at], "/health"),
-        "llama-cpp-python": (
-            [sys.executable, "-c", LLAMA, "--model", str(gguf), "--model_alias", "model", "--n_ctx",
-             "1024", "--n_threads", str(os.cpu_count()), "--interrupt_requests", "False", *at],
-            "/v1/models",
-        ),
-    }  # fmt: skip
-
-
-def seconds_of(group: int) -> float:
-    """Processor seconds so far of the processes of a group."""
-    ticks = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            if int(fields[2]) == group:
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def wait_for(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Until it answers. RuntimeError: it has ended, or takes too long."""
-    end = time.monotonic() + START_S
-    while True:
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"no answer of {url}; see {log}")
-        try:
-            urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.5)
+    model = ["--model", str(args.folder), "--served-model-name", "model"]
+    if name == "lora":
+        lora = [sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "serve"]
+        return [*lora, *model, "--boards", str(args.boards), "--context", str(CONTEXT), *at]
+    if name == "llama-server":
+        slots, threads = str(args.clients), str(os.cpu_count())
+        words = ["--alias", "model", "--ctx-size", str(CONTEXT * args.clients), "--parallel", slots]
+        return [str(args.llama_server), "--model", str(args.gguf), *words, "-t", threads, *at]
+    words = [*API, *model, "--max-model-len", str(CONTEXT), *at]
+    kinds = {"vllm-cpu": "float32", "vllm-cpu-bf16": "bfloat16"}
+    return words if name not in kinds else [*words, "--dtype", kinds[name], "--enforce-eager"]
 
 
 def bench(folder: Path, port: int, load: Load, result: Path, seed: int) -> None:
@@ -113,50 +90,86 @@ def bench(folder: Path, port: int, load: Load, result: Path, seed: int) -> None:
     flags = [str(word) for key, value in words.items() for word in (f"--{key}", value)]
     flags += ["--ignore-eos", "--save-result", "--disable-tqdm", "--ready-check-timeout-sec", "0"]
     plain = {key: value for key, value in os.environ.items() if not key.startswith("LORA_")}
-    subprocess.run(
-        [sys.executable, "-c", BENCH, *flags],
-        check=True,
-        env=plain,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with result.with_suffix(".bench.log").open("wb") as log:
+        subprocess.run(
+            [sys.executable, "-c", BENCH, *flags],
+            check=True, env=plain, stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
 
-def measure(name: str, work: Path, boards: int, load: Load) -> str:
-    """A row of the table: a warm-up with another seed, then the run."""
-    port, folder = free_port(), work / "folder"
-    command, ready = commands(folder, work / "model.gguf", port, boards)[name]
-    env = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
-    if name == "vllm-boards":
-        env["LORA_BOARDS"] = str(boards)
-    log = work / f"{name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=env, start_new_session=True
-        )
-    try:
-        wait_for(process, f"http://127.0.0.1:{port}{ready}", log)
-        few = Load(load.clients, load.clients, load.prompt, 4)
-        bench(folder, port, few, work / "warm.json", 1)
-        before = seconds_of(process.pid)
-        bench(folder, port, load, work / f"{name}.json", 2)
-        spent = seconds_of(process.pid) - before
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    found = json.loads((work / f"{name}.json").read_text())
-    if found["completed"] != load.requests:
-        raise RuntimeError(f"{name}: {found['completed']} of {load.requests} requests ended well")
+def measure(
+    name: str, running: dict[str, BenchedServer], args: argparse.Namespace, load: Load, seed: int
+) -> Figures:
+    """One server's run. RuntimeError: requests have failed."""
+    result = args.work / f"{name}-{seed}.json"
+    before = {one: server.seconds() for one, server in running.items()}
+    bench(args.folder, running[name].port, load, result, seed)
+    spent = {
+        one: {part: now - before[one].get(part, 0) for part, now in server.seconds().items()}
+        for one, server in running.items()
+    }
+    found = json.loads(result.read_text())
     tokens = load.requests * load.new
+    if found["completed"] != load.requests or found["total_output_tokens"] != tokens:
+        raise RuntimeError(
+            f"{name}: {found['completed']} of {load.requests} requests ended well, with "
+            f"{found['total_output_tokens']} of {tokens} tokens"
+        )
+    parts = {part: 1e3 * seconds / tokens for part, seconds in spent.pop(name).items()}
+    others = sum(sum(each.values()) for each in spent.values())
+    return Figures(
+        found["output_throughput"], found["median_ttft_ms"], found["p99_ttft_ms"],
+        found["median_itl_ms"], found["p99_itl_ms"], sum(parts.values()), 1e3 * others / tokens,
+        parts,
+    )  # fmt: skip
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """The median, and from where to where where there are several."""
+    middle = format(median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):{form}} .. {max(values):{form}})"
+
+
+def row(name: str, runs: Sequence[Figures], first: Sequence[Figures]) -> str:
+    """A server's line of the table."""
+    pairs = list(zip(runs, first, strict=True))
+    rates = spread([one.tokens_per_s / other.tokens_per_s for one, other in pairs])
+    costs = spread([one.cpu_ms / other.cpu_ms for one, other in pairs])
     return (
-        f"| {name} | {found['output_throughput']:.1f} | {found['median_ttft_ms'] / 1e3:.2f} | "
-        f"{found['p99_ttft_ms'] / 1e3:.2f} | {found['median_itl_ms']:.0f} | "
-        f"{found['p99_itl_ms']:.0f} | {1e3 * spent / tokens:.1f} |"
+        f"| {name} | {spread([one.tokens_per_s for one in runs], '.1f')} | {rates} | "
+        f"{median(one.first for one in runs) / 1e3:.2f} | "
+        f"{median(one.first_p99 for one in runs) / 1e3:.2f} | "
+        f"{median(one.gap for one in runs):.0f} | {median(one.gap_p99 for one in runs):.0f} | "
+        f"{spread([one.cpu_ms for one in runs], '.1f')} | {costs} |"
     )
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def print_parts(name: str, runs: Sequence[Figures]) -> None:
+    """Where a server's processor time went."""
+    for part in sorted({part for one in runs for part in one.parts}):
+        value = median(one.parts.get(part, 0.0) for one in runs)
+        if value >= 0.005:
+            print(f"{name}: {part} {value:.2f} ms a token")
+    print(f"{name}: the others meanwhile {median(one.others_ms for one in runs):.2f} ms a token")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """The model in the forms that servers read."""
+    args.work.mkdir(exist_ok=True)
+    args.folder, args.gguf = args.model, args.work / "model.gguf"
+    if args.model.is_dir():
+        return
+    args.folder = args.work / "folder"
+    if not args.folder.is_dir():
+        from tests.bench.server_models import write_f16, write_folder
+
+        write_f16(args.model, args.gguf)
+        write_folder(args.model, args.folder)
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--work", type=Path, required=True)
@@ -165,21 +178,46 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=64)
     parser.add_argument("--new", type=int, default=32)
-    names = list(commands(Path(), Path(), 0, 1))
-    parser.add_argument("--servers", nargs="+", choices=names, default=names)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--llama-server", type=Path, help="llama.cpp's program")
+    parser.add_argument("--servers", nargs="+", choices=NAMES, default=NAMES[:3])
     args = parser.parse_args(words)
-    args.work.mkdir(exist_ok=True)
-    if not (args.work / "folder").is_dir():
-        from tests.bench.server_models import write_f16, write_folder
+    if "llama-server" in args.servers and (args.llama_server is None or args.model.is_dir()):
+        parser.error("llama-server: name its program by --llama-server, and a GGUF file as MODEL")
+    return args
 
-        write_f16(args.model, args.work / "model.gguf")
-        write_folder(args.model, args.work / "folder")
+
+def main(words: Sequence[str] | None = None) -> None:
+    args = arguments(words)
+    prepare(args)
     load = Load(args.requests, args.clients, args.prompt, args.new)
-    print("| server | tokens/s | first token, s | p99 | gap, ms | p99 | CPU ms a token |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name in args.servers:
-        print(measure(name, args.work, args.boards, load), flush=True)
+    few = Load(args.clients, args.clients, args.prompt, 4)
+    names = list(args.servers)
+    runs: dict[str, list[Figures]] = {name: [] for name in names}
+    with ExitStack() as stack:
+        running = {}
+        for name in names:
+            port = free_port()
+            env = {"LORA_BOARDS": str(args.boards)} if name == "vllm-boards" else {}
+            server = BenchedServer(command(name, args, port), port, args.work / f"{name}.log", env)
+            running[name] = stack.enter_context(server)
+            bench(args.folder, port, few, args.work / "warm.json", 1)
+        for number in range(args.rounds):
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                runs[name].append(measure(name, running, args, load, 2 + number))
+                load_now = os.getloadavg()[0]
+                print(f"{name} {runs[name][-1]}, load {load_now:.1f}", file=sys.stderr, flush=True)
+    print("| server | tokens/s | ratio | first token, s | p99 | gap, ms | p99 "
+          "| CPU ms a token | ratio |")  # fmt: skip
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for name in names:
+        print(row(name, runs[name], runs[names[0]]))
+    for name in names:
+        print_parts(name, runs[name])
 
 
 if __name__ == "__main__":
+    begin = time.monotonic()
     main()
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)

@@ -40,7 +40,11 @@ class Producer:
                  "--max-num-batched-tokens", 256, "--kv-transfer-config",
                  json.dumps(transfer)]  # fmt: skip
         self.server = VllmServer(words, folder / "log")
-        self.server.wait()
+        try:
+            self.server.wait()
+        except BaseException:
+            self.server.end()
+            raise
 
     @property
     def worker(self) -> str:

@@ -38,6 +38,11 @@ def scheduler(llm: Any) -> Any:
     return llm.llm_engine.engine_core.engine_core.scheduler
 
 
+def worker_of(llm: Any) -> Any:
+    """The worker, which runs in this process."""
+    return llm.llm_engine.model_executor.driver_worker.worker
+
+
 def free_blocks(llm: Any) -> int:
     return int(scheduler(llm).kv_cache_manager.block_pool.get_num_free_blocks())
 

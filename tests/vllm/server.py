@@ -19,7 +19,7 @@ from openai import OpenAI
 from lora_sdk import demo_model_path
 from tests.processes import environment
 
-START_S, END_S = 240, 120
+START_S, END_S = 600, 300
 
 
 def free_port() -> int:

@@ -14,9 +14,9 @@ from lora_host import abi
 from lora_sdk import Engine, SamplingParams, demo_model_path
 from tests.recovery_rig import FAULTS
 from tests.vllm.producer import NAMES, Producer, crowd, differing, prompts_of, proxy
-from tests.vllm.rig import counts, expected, greedy, vllm_on_boards
+from tests.vllm.rig import counts, expected, greedy, vllm_on_boards, worker_of
 from tests.vllm.server import VllmServer
-from tests.vllm.test_vllm_failures import before_steps, boards_of, worker_of
+from tests.vllm.test_vllm_failures import before_steps, boards_of
 
 pytestmark = pytest.mark.vllm
 
@@ -86,9 +86,7 @@ def handed(
     return [text for text, _ in found]
 
 
-def test_greedy_texts_of_50_prompts(
-    engine: Engine, producer: Producer, tokens_of: list[list[int]]
-) -> None:
+def check_texts(engine: Engine, producer: Producer, tokens_of: list[list[int]]) -> None:
     """Boards compute the last token of each prompt, and new ones. Others that come later share
     nothing with these and are the boards' own."""
     own = engine.generate(tokens_of, SamplingParams(max_tokens=24, logprobs=2))
@@ -96,9 +94,25 @@ def test_greedy_texts_of_50_prompts(
         found = handed(llm, producer, tokens_of, 24)
         assert counts(llm)["rows"] == sum(map(len, found))
         different = differing(own, found)
-        print(f"{50 - different} of 50 texts are the boards' own")
+        print(f"{producer.kind}: {50 - different} of 50 texts are the boards' own")
         assert different <= 10
         assert [text for text, _ in ask(llm, tokens_of, 24)] == [one.token_ids for one in own]
+
+
+def test_greedy_texts_of_50_prompts(
+    engine: Engine, producer: Producer, tokens_of: list[list[int]]
+) -> None:
+    check_texts(engine, producer, tokens_of)
+
+
+def test_greedy_texts_of_50_prompts_in_float16(
+    engine: Engine, tokens_of: list[list[int]], tmp_path: Path
+) -> None:
+    producer = Producer("float16", tmp_path)
+    try:
+        check_texts(engine, producer, tokens_of)
+    finally:
+        producer.server.end()
 
 
 @pytest.mark.parametrize("kind", ["firmware dead", "board lost"])

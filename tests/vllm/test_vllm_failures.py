@@ -15,15 +15,10 @@ from lora_sdk import demo_model_path
 from tests.daemons import DaemonProcess
 from tests.processes import ROOT
 from tests.recovery_rig import FAULTS
-from tests.vllm.rig import counts, expected, greedy, prompts, vllm_on_boards
+from tests.vllm.rig import counts, expected, greedy, prompts, vllm_on_boards, worker_of
 
 pytestmark = pytest.mark.vllm
 KINDS = ("link down", "firmware dead", "VFU stuck", "blocks garbled")
-
-
-def worker_of(llm: Any) -> Any:
-    """The worker, which runs in this process."""
-    return llm.llm_engine.model_executor.driver_worker.worker
 
 
 def boards_of(llm: Any) -> Any:

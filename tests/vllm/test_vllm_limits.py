@@ -28,6 +28,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"additional_config": {"kv": "int3"}}, "int3"),
     ({"additional_config": {"overlay": "no_such"}}, "no_such"),
     ({"runner": "pooling"}, "runner 'pooling'"),
+    ({"revision": "v1"}, "revision 'v1': boards read 'main'"),
+    ({"hf_overrides": {"num_hidden_layers": 1}}, "hf_overrides: boards read the model's folder"),
 ]  # fmt: skip
 
 
@@ -39,13 +41,27 @@ def test_what_boards_do_not_do_is_refused_by_name(options: dict[str, Any], line:
     assert line in str(found.value)
 
 
-def test_boards_are_named_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value, line in (("many", "LORA_BOARDS='many'"), ("3", "3")):
-        monkeypatch.setenv("LORA_BOARDS", value)
-        with pytest.raises(ValueError) as found:  # noqa: SIM117
-            with vllm_on_boards(demo_model_path()):
-                pass
-        assert line in str(found.value)
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("LORA_BOARDS", "many", "LORA_BOARDS='many'; expected a number of boards"),
+        ("LORA_BOARDS", "3", "3 boards were requested; expected 1, 2, 4"),
+        ("LORA_BOARDS", "9" * 5000, "expected a number of boards"),
+        ("LORA_DEVICES", ",", "LORA_DEVICES=',' has an empty name"),
+        ("LORA_DEVICES", "xrt:0,,xrt:1", "has an empty name; expected boards with commas"),
+        ("LORA_DEVICES", "fpga0", "device 'fpga0': not a device URI"),
+        ("LORA_CLUSTER", "/nowhere.yaml", "/nowhere.yaml: cannot be read"),
+    ],
+)
+def test_boards_are_named_well(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
+) -> None:
+    monkeypatch.delenv("LORA_BOARDS")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError) as found:  # noqa: SIM117
+        with vllm_on_boards(demo_model_path()):
+            pass
+    assert line in str(found.value)
 
 
 def test_limits_reach_vllm_by_themselves() -> None:
@@ -59,9 +75,11 @@ def test_limits_reach_vllm_by_themselves() -> None:
         assert f"{demo_model_path()} on 4 boards" in str(llm)
         with pytest.raises(NotImplementedError, match="boards hold the model"):
             llm.apply_model(len)
-    with vllm_on_boards(demo_model_path(), max_num_seqs=3, max_model_len=200) as llm:
+    named = {"max_num_seqs": 3, "max_model_len": 200, "max_num_batched_tokens": 48}
+    with vllm_on_boards(demo_model_path(), **named) as llm:
         config = llm.llm_engine.vllm_config
         assert config.scheduler_config.max_num_seqs == 3
+        assert config.scheduler_config.max_num_batched_tokens == 48
         assert config.model_config.max_model_len == 200
         assert all_blocks(llm) == 3 * 7
 

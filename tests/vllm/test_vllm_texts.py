@@ -3,6 +3,7 @@ distribution for sampled ones, whatever vLLM's scheduler does with them."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.vllm.rig import (
     greedy,
     prompts,
     vllm_on_boards,
+    worker_of,
 )
 
 pytestmark = pytest.mark.vllm
@@ -168,6 +170,59 @@ def test_adapters_by_request() -> None:
         options: dict[str, Any] = {} if adapter is None else {"adapter": adapter, "max_adapters": 1}
         mine = texts[index::3]
         assert found[index::3] == expected(demo_model_path(), mine, 16, **options), index
+
+
+def test_an_adapter_that_is_loaded_in_place(tmp_path: Path) -> None:
+    """From another folder, from the same one after it changed; requests that run keep theirs. Of
+    those that nobody uses as many are kept as vLLM says."""
+    from vllm import SamplingParams as VllmParams
+    from vllm.lora.request import LoRARequest
+
+    lora, bdlora = (ROOT / "models" / f"demo_adapter_{name}" for name in ("lora", "bdlora"))
+    texts, changing = prompts(4), tmp_path / "changing"
+    shutil.copytree(lora, changing)
+    want = {one: expected(demo_model_path(), texts, 16, adapter=one, max_adapters=1)
+            for one in (lora, bdlora)}  # fmt: skip
+    options = {"enable_lora": True, "max_loras": 2, "max_lora_rank": 16}
+    with vllm_on_boards(demo_model_path(), enable_prefix_caching=False, **options) as llm:
+        asked = LoRARequest("a", 1, str(changing))
+        engine, params = llm.llm_engine, VllmParams(temperature=0, max_tokens=16)
+        engine.add_request("early", texts[0], params, lora_request=asked)
+        engine.step()
+        shutil.copytree(bdlora, changing, dirs_exist_ok=True)
+        assert engine.add_lora(LoRARequest("a", 1, str(changing), load_inplace=True))
+        early = []
+        while engine.has_unfinished_requests():
+            early = engine.step()
+        assert tuple(early[0].outputs[0].token_ids) == want[lora][0]
+        assert greedy(llm, texts, 16, lora_request=asked) == want[bdlora]
+        for number, folder in ((1, lora), (2, bdlora), (3, lora), (4, bdlora)):
+            moved = LoRARequest(f"a{number}", number, str(folder), load_inplace=True)
+            assert greedy(llm, texts, 16, lora_request=moved) == want[folder], number
+        assert engine.list_loras() == {3, 4}
+        assert len(worker_of(llm)._boards.adapters.infos()) == 2
+        assert engine.pin_lora(3) and not engine.pin_lora(1)
+        greedy(llm, texts[:1], 1, lora_request=LoRARequest("b", 5, str(lora)))
+        greedy(llm, texts[:1], 1, lora_request=LoRARequest("c", 6, str(lora)))
+        assert engine.list_loras() == {3, 6}
+        assert engine.remove_lora(3) and engine.list_loras() == {6}
+
+
+def test_an_adapter_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    from vllm.lora.request import LoRARequest
+
+    lora = ROOT / "models" / "demo_adapter_lora"
+    with vllm_on_boards(demo_model_path(), enable_lora=True, max_lora_rank=1) as llm:
+        for folder, line in (
+            (lora, "adapter 'a': rank 8; vLLM was started with --max-lora-rank 1"),
+            (tmp_path, "adapter 'a': .*adapter_config.json"),
+            (tmp_path / "none", "adapter"),
+        ):
+            with pytest.raises(Exception, match=line):
+                llm.llm_engine.add_lora(LoRARequest("a", 1, str(folder)))
+        assert llm.llm_engine.list_loras() == set()
+        texts = prompts(2)
+        assert greedy(llm, texts, 4) == expected(demo_model_path(), texts, 4)
 
 
 def test_a_json_schema_is_kept() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lora_sdk import demo_model_path
 from tests.processes import ROOT, environment
-from tests.vllm.upstream.chosen import CHOSEN, EXPECTED, NEEDS
+from tests.vllm.upstream.chosen import CHOSEN, EXPECTED, LEFT_OUT, NEEDS
 
 HERE = Path(__file__).parent
 SHIMS = {"tests/utils.py": "server_shim.py", "tests/conftest.py": "conftest_shim.py"}
@@ -88,9 +88,10 @@ def main(words: Sequence[str] | None = None) -> int:
             "LORA_BOARDS": str(args.boards),
             "UPSTREAM_ADAPTER": str(ROOT / "models" / "demo_adapter_lora"),
             "UPSTREAM_EXPECTED": json.dumps(EXPECTED),
+            "UPSTREAM_LEFT_OUT": json.dumps(LEFT_OUT),
             "VLLM_NO_USAGE_STATS": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-rxX", "-p", "no:cacheprovider", *files]
+        command = [sys.executable, "-m", "pytest", "-q", "-rsxX", "-p", "no:cacheprovider", *files]
         return subprocess.run(command, cwd=folder, env=env).returncode
 
 
