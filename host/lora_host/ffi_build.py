@@ -29,6 +29,7 @@ HEADERS = (
     "pack",
     "bench",
     "sampling",
+    "opening",
     "constants",
 )
 SOURCE_GLOBS = (

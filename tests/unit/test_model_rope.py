@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
+from lora_host.numerics import sincos_64
+from lora_host.rotary import rotary_rows
 from lora_sdk.model.config import load_config
 from lora_sdk.model.rope import at_context, rope_table
 from lora_sdk.model.rope_scaling import inverse_frequencies
@@ -103,3 +105,21 @@ def test_models_without_rope_have_no_table(tmp_path: Path) -> None:
     config = load_config(write_checkpoint(variant("opt"), tmp_path))
     with pytest.raises(ModelError, match="no rotary positions"):
         rope_table(config, 10)
+
+
+@pytest.mark.parametrize(("rotated", "half"), [(64, 64), (13, 32), (130, 200), (0, 4)])
+def test_rows_of_the_library_are_those_of_the_page(rotated: int, half: int) -> None:
+    inverse = np.random.default_rng(rotated).random(rotated, np.float32)
+    found = rotary_rows(inverse, half, 5000, 1.1386)
+    angle = (np.arange(5000, dtype=np.float32)[:, None] * inverse).astype(np.float64)
+    sine, cosine = sincos_64(angle)
+    wanted = np.stack([np.ones((5000, half)), np.zeros((5000, half))], 1)
+    wanted[:, 0, :rotated], wanted[:, 1, :rotated] = cosine * 1.1386, sine * 1.1386
+    assert found.tobytes() == wanted.astype(np.float32).tobytes()
+
+
+def test_angles_out_of_range_are_an_error(tmp_path: Path) -> None:
+    config = load_config(write_checkpoint(variant("llama"), tmp_path))
+    rope = RopeConfig("longrope", 1e4, short_factors=(1e-6,) * 64, original_positions=2**20)
+    with pytest.raises(ValueError, match="2\\^20"):
+        rope_table(replace(config, head_dim=128, rope=rope), 2**20)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
 from lora_host.regular_file import open_regular
+from lora_host.vocabulary import texts_end
 from lora_sdk.gguf.blocks import TensorType, tensor_type
 from lora_sdk.gguf.values import SCALARS, STRING, Array, Metadata, Value, shown
 
@@ -171,24 +172,20 @@ class GgufFile:
                 raise self.error(f"key {key} has {count} texts")
             start = self._at
             self._skip_texts(count)
-            return Array(self._file, kind, count, start)
+            return Array(self._file, kind, count, start, self._at)
         if kind not in SCALARS:
             raise self.error(f"key {key} is an array of type {kind}; expected numbers or texts")
         if count > self.bytes:
             raise self.error(f"key {key} has {count} elements")
-        return Array(self._file, kind, count, self._take(count * SCALARS[kind].bytes))
+        start = self._take(count * SCALARS[kind].bytes)
+        return Array(self._file, kind, count, start, self._at)
 
     def _skip_texts(self, count: int) -> None:
-        """Past texts, which are there: a vocabulary has hundreds of thousands."""
-        length, at, last = struct.Struct("<Q").unpack_from, self._at, self.bytes - 8
-        for _ in range(count):
-            if at > last:
-                break
-            at += 8 + length(self._file, at)[0]
-        else:
-            if at <= self.bytes:
-                self._at = at
-                return
+        """Past texts, which are there."""
+        end = texts_end(self._file, self._at, count)
+        if end is not None:
+            self._at = end
+            return
         for _ in range(count):  # names the text that is cut
             self._take(self._integer("<Q"))
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-MAX_WORK = 1 << 24
-"""Characters of all tokens, times their lengths."""
+from lora_host.vocabulary import NO_PAIR, token_pairs
 
 
 def merges_of_scores(
-    scored: Sequence[tuple[str, float]], vocabulary: Mapping[str, int]
+    tokens: Sequence[str], texts: bytes, scores: NDArray[np.float64], made: NDArray[np.bool_]
 ) -> list[tuple[str, str]]:
-    """Pairs of tokens that make a token of `scored`, the best score first; those of equal scores
-    by the lengths of their parts, as the tokenizers package's own conversion has them. ValueError:
-    tokens that are too long to be those of a language."""
-    if sum(len(token) ** 2 for token, _ in scored) > MAX_WORK:
-        raise ValueError("tokens of many characters")
-    found: list[tuple[str, str]] = []
-    scores: list[float] = []
-    for token, score in scored:
-        pairs = [
-            (left, token[cut:])
-            for cut in range(1, len(token))
-            if (left := token[:cut]) in vocabulary and token[cut:] in vocabulary
-        ]
-        if len(pairs) > 1:
-            pairs.sort(key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
-        found += pairs
-        scores += [score] * len(pairs)
-    lengths = np.array([(len(left), len(right)) for left, right in found], np.int64).reshape(-1, 2)
-    order = np.lexsort((-lengths[:, 1], -lengths[:, 0], -np.array(scores, np.float64)))
-    return [found[place] for place in order.tolist()]
+    """Pairs of tokens that make the tokens `made`, the best score first; those of equal scores by
+    the lengths of their parts, as the tokenizers package's own conversion has them. Of each token
+    that pair alone which a text can come to. `texts`: `tokens` as in the file, none of them twice.
+    ValueError: tokens that are too long to be those of a language."""
+    pairs = token_pairs(texts, scores, made)
+    (place,) = np.nonzero(pairs[:, 0] != NO_PAIR)
+    left, right = pairs[place].T
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    order = np.lexsort((-lengths[right], -lengths[left], -scores[place]))
+    token = tokens.__getitem__
+    sides = (map(token, side[order].tolist()) for side in (left, right))
+    return list(zip(*sides, strict=True))

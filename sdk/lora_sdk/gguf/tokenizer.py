@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import ModelError
 from lora_sdk.gguf.merges import merges_of_scores
 from lora_sdk.gguf.splits import SPLITS, Split, byte_level
@@ -85,9 +88,15 @@ class GgufTokenizer:
     @cached_property
     def tokens(self) -> list[str]:
         """The tokens' texts."""
-        found = self.metadata.texts(f"{LEAD}tokens")
-        if not found or len(set(found)) < len(found):
-            raise self.metadata.error(f"{LEAD}tokens", f"{len(found)} texts", "different tokens")
+        return list(self._ids)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """The tokens' ids by their texts, in order."""
+        texts = self.metadata.texts(f"{LEAD}tokens")
+        found = dict(zip(texts, range(len(texts)), strict=True))
+        if not found or len(found) < len(texts):
+            raise self.metadata.error(f"{LEAD}tokens", f"{len(texts)} texts", "different tokens")
         if max(map(len, found)) > MAX_TOKEN:
             raise self.metadata.error(
                 f"{LEAD}tokens", "a longer text", f"at most {MAX_TOKEN} characters of a token"
@@ -95,21 +104,26 @@ class GgufTokenizer:
         return found
 
     @cached_property
-    def types(self) -> Sequence[int]:
+    def types(self) -> NDArray[np.int64]:
         """The tokens' types; all are normal where none are given."""
         key = f"{LEAD}token_type"
         if key not in self.metadata.values:
-            return [NORMAL] * len(self.tokens)
-        return [int(one) for one in self.metadata.numbers(key, len(self.tokens))]
+            return np.full(len(self.tokens), NORMAL, np.int64)
+        with np.errstate(invalid="ignore"):  # NaN is no type
+            return self.metadata.numbers(key, len(self.tokens)).astype(np.int64)
+
+    def _of(self, *kinds: int) -> list[int]:
+        """The tokens of these types."""
+        (found,) = np.nonzero(np.isin(self.types, kinds))
+        ids: list[int] = found.tolist()
+        return ids
 
     def byte_level_bpe(self) -> dict[str, Any]:
         """Merges of bytes that are written as letters, as GPT-2's."""
         split = self._split()
-        vocabulary = {
-            token: index
-            for index, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
-            if kind != UNUSED
-        }
+        vocabulary = dict(self._ids)
+        for unused in self._of(UNUSED):
+            del vocabulary[self.tokens[unused]]
         model = _bpe(vocabulary, self._merges(), ignore_merges=split.whole_words)
         found = self._whole(model, (CONTROL,))
         found["normalizer"] = {"type": "NFC"} if split.nfc else None
@@ -120,25 +134,21 @@ class GgufTokenizer:
 
     def sentence_piece(self) -> dict[str, Any]:
         """SentencePiece's BPE: the pair with the best score is merged; bytes for the rest."""
-        vocabulary = {token: index for index, token in enumerate(self.tokens)}
-        scores = self.metadata.numbers(f"{LEAD}scores", len(self.tokens)).astype(float)
+        scores = self.metadata.numbers(f"{LEAD}scores", len(self.tokens)).astype(np.float64)
         for name in ("remove_extra_whitespaces", "escape_whitespaces"):
             wanted = name == "escape_whitespaces"
             if self.metadata.flag(LEAD + name, wanted) != wanted:
                 raise self._inexact(LEAD + name, not wanted, str(wanted).lower())
         unknown = self._unknown()
-        merged = [
-            (token, score)
-            for token, score, kind in zip(self.tokens, scores.tolist(), self.types, strict=True)
-            if kind not in (CONTROL, UNKNOWN, BYTE)
-        ]
+        made = ~np.isin(self.types, (CONTROL, UNKNOWN, BYTE))
+        texts = self.metadata.raw_texts(f"{LEAD}tokens")
         try:
-            merges = merges_of_scores(merged, vocabulary)
+            merges = merges_of_scores(self.tokens, texts, scores, made)
         except ValueError as error:
             raise self._inexact(
                 f"{LEAD}tokens", str(error), "the vocabulary of a tokenizer"
             ) from None
-        model = _bpe(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+        model = _bpe(self._ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
         found = self._whole(model, (CONTROL, UNKNOWN))
         prefix = self.metadata.flag(f"{LEAD}add_space_prefix", True)
         lead = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
@@ -150,10 +160,9 @@ class GgufTokenizer:
     def spaced_bpe(self) -> dict[str, Any]:
         """Gemma 4's: merges of characters, spaces written as in SentencePiece, bytes for the
         rest."""
-        vocabulary = {token: index for index, token in enumerate(self.tokens)}
         unknown = self._unknown()
         model = _bpe(
-            vocabulary, self._merges(), unk_token=unknown, fuse_unk=True, byte_fallback=True
+            self._ids, self._merges(), unk_token=unknown, fuse_unk=True, byte_fallback=True
         )
         found = self._whole(model, (CONTROL, UNKNOWN))
         found["normalizer"] = _SPACES_REPLACED
@@ -199,11 +208,10 @@ class GgufTokenizer:
         named = self._token("unknown")
         if named is not None:
             return self.tokens[named]
-        pairs = zip(self.tokens, self.types, strict=True)
-        found = [token for token, kind in pairs if kind == UNKNOWN]
+        found = self._of(UNKNOWN)
         if len(found) != 1:
             raise self._inexact(f"{LEAD}token_type", f"{len(found)} unknown tokens", "one")
-        return found[0]
+        return self.tokens[found[0]]
 
     def _split(self) -> Split:
         key = f"{LEAD}pre"
@@ -227,10 +235,10 @@ class GgufTokenizer:
             {
                 "id": index, "content": token, "single_word": False, "lstrip": False,
                 "rstrip": stripping and token not in KEEPING, "normalized": False,
-                "special": kind in special,
+                "special": self.types[index] in special,
             }
-            for index, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True))
-            if kind in (*special, USER_DEFINED) and token
+            for index in self._of(*special, USER_DEFINED)
+            if (token := self.tokens[index])
         ]  # fmt: skip
         return {
             "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
@@ -247,8 +255,7 @@ class GgufTokenizer:
         if not used:
             return None
         special = {
-            token: {"id": token, "ids": [self.tokens.index(token)], "tokens": [token]}
-            for token in used
+            token: {"id": token, "ids": [self._ids[token]], "tokens": [token]} for token in used
         }
 
         def around(*texts: str) -> list[dict[str, Any]]:

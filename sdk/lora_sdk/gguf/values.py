@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import mmap
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.vocabulary import texts_of
 
 STRING = 8
 
@@ -51,6 +51,7 @@ class Array:
     kind: int
     count: int
     _start: int
+    _end: int
 
     def numbers(self) -> NDArray[Any]:
         """A copy of the numbers."""
@@ -59,13 +60,13 @@ class Array:
         found: NDArray[Any] = viewed.copy()
         return found
 
-    def texts(self) -> Iterator[bytes]:
-        """The texts' bytes."""
-        at = self._start
-        for _ in range(self.count):
-            (size,) = struct.unpack_from("<Q", self._file, at)
-            at += 8 + size
-            yield self._file[at - size : at]
+    def texts(self) -> list[str]:
+        """The texts. UnicodeDecodeError: they are no UTF-8."""
+        return texts_of(self._file, self._start, self._end, self.count)
+
+    def raw(self) -> bytes:
+        """A copy of the bytes in the file."""
+        return self._file[self._start : self._end]
 
 
 Value = int | float | bool | str | Array
@@ -126,15 +127,23 @@ class Metadata:
 
     def texts(self, key: str) -> list[str]:
         """An array of texts."""
+        value = self._texts(key)
+        try:
+            return value.texts()
+        except UnicodeDecodeError:
+            raise self.error(key, value, "texts in UTF-8") from None
+
+    def raw_texts(self, key: str) -> bytes:
+        """An array of texts as it is in the file."""
+        return self._texts(key).raw()
+
+    def _texts(self, key: str) -> Array:
         value = self.values.get(key)
         if value is None:
             raise self.missing(key, "an array of texts")
         if not isinstance(value, Array) or value.kind != STRING:
             raise self.error(key, value, "an array of texts")
-        try:
-            return [text.decode("utf-8") for text in value.texts()]
-        except UnicodeDecodeError:
-            raise self.error(key, value, "texts in UTF-8") from None
+        return value
 
     def numbers(self, key: str, count: int) -> NDArray[Any]:
         """An array of `count` numbers."""

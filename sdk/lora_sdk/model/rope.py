@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
 from lora_host.numerics import sincos_64
+from lora_host.rotary import rotary_rows
 from lora_sdk.model.rope_scaling import inverse_frequencies
 from lora_sdk.model.spec import ModelConfig
 
@@ -26,15 +27,10 @@ def rope_table(config: ModelConfig, positions: int, local: bool = False) -> NDAr
     if rope is None:
         raise ModelError(f"{config.architecture}: has no rotary positions, so no RoPE table")
     inverse = inverse_frequencies(rope, rope.width or config.head_dim)
-    factor = rope.attention_factor
-    position = np.arange(positions, dtype=np.float32)
-    angle = (position[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
-    sine, cosine = sincos_64(angle)
-    table = np.zeros((positions, 2, config.head_dim // 2), np.float32)
-    table[:, 0] = 1
-    table[:, 0, : len(inverse)] = cosine * factor  # FP64, rounded once
-    table[:, 1, : len(inverse)] = sine * factor
-    return table
+    half = config.head_dim // 2
+    last = np.float32(max(positions - 1, 0)) * inverse
+    sincos_64(last)  # ValueError: angles grow with the position, and this one is out of range
+    return rotary_rows(inverse, half, positions, rope.attention_factor)
 
 
 def at_context(config: ModelConfig, context: int | None) -> ModelConfig:
