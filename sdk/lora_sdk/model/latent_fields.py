@@ -19,6 +19,8 @@ NORM_EPS = 1e-6
 """Of the latents' norms, whatever rms_norm_eps is."""
 EXTRA_LAYERS = ("num_nextn_predict_layers", "num_mtp_layers")
 Q_RANK = "q_lora_rank"
+OF_TRAINING = ("aux_loss_alpha", "seq_aux", "ep_size", "qk_head_dim")
+"""Fields of which no logit depends, or that others give."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def read_latent(
         raise fields.error("v_head_dim", values, expected)
     if rotary_width(fields, rope, 1.0):
         raise fields.error("partial_rotary_factor", "less than 1", "1")
+    for name in OF_TRAINING:
+        fields.raw(name)
     absent = Q_RANK in fields.values and fields.values[Q_RANK] is None
     latent = LatentConfig(
         kv=fields.integer("kv_lora_rank", own.kv),
