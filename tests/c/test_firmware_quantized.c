@@ -144,6 +144,60 @@ CHANGE(quantize_row_nine, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->extra = 9))
 CHANGE(quantize_row_y, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->y_stride = 63))
 CHANGE(quantize_row_x, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->x_offset = ONCHIP_BYTES))
 
+/* 4 heads of 16 columns: 4 of z, in turns of 2, and 10 of 12 of x. */
+static void join(struct lora_vector *v) {
+    vector(v, LORA_VEC_JOIN_HEADS);
+    v->y_stride = 128;
+    v->extra = 16;
+    v->first = 12, v->scalar = 10;
+    v->a_line = 4, v->b_line = 2;
+    v->z_stride = 16;
+}
+
+CHANGE(join_heads, join(v))
+CHANGE(join_no_shared, (join(v), v->a_line = v->b_line = 0, v->z_offset = ONCHIP_BYTES))
+CHANGE(join_none, (join(v), v->extra = 0))
+CHANGE(join_cut, (join(v), v->columns = 56))
+CHANGE(join_full, (join(v), v->scalar = 12))
+CHANGE(join_over, (join(v), v->a_line = 7))
+CHANGE(join_wide, (join(v), v->a_line = 0xffffffff))
+CHANGE(join_more_than_x, (join(v), v->first = 9))
+CHANGE(join_no_turns, (join(v), v->b_line = 0))
+CHANGE(join_many_turns, (join(v), v->b_line = 0x40000001))
+CHANGE(join_far, (join(v), v->first = 0x40000001))
+CHANGE(join_x_overlaps, (join(v), v->x_stride = 94))
+CHANGE(join_y_overlaps, (join(v), v->y_stride = 126))
+CHANGE(join_z_overlaps, (join(v), v->z_stride = 14))
+CHANGE(join_y_beyond, (join(v), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
+CHANGE(join_z_beyond, (join(v), v->z_offset = ONCHIP_BYTES - 40 * 16 + 2))
+CHANGE(join_y_off_chip, (join(v), v->y_bank = 1))
+
+/* 64 experts, 4 chosen. */
+static void route(struct lora_vector *v, uint32_t op, uint32_t groups, uint32_t taken) {
+    vector(v, op);
+    v->x_stride = 256, v->y_stride = 32;
+    v->extra = 4;
+    v->b_line = groups | taken << 16;
+    v->scalar = 0x40000000;
+    v->a_bank = 1;
+    v->a_line = LINES - 4;
+}
+
+CHANGE(route_groups, route(v, LORA_VEC_ROUTE, 16, 1))
+CHANGE(route_plain, (route(v, LORA_VEC_ROUTE_CHOSEN, 0, 0), v->scalar = 0))
+CHANGE(route_singles, route(v, LORA_VEC_ROUTE, 64, 4))
+CHANGE(route_uneven, route(v, LORA_VEC_ROUTE, 5, 4))
+CHANGE(route_few, route(v, LORA_VEC_ROUTE, 32, 1))
+CHANGE(route_many, route(v, LORA_VEC_ROUTE, 4, 5))
+CHANGE(route_no_group, route(v, LORA_VEC_ROUTE, 0, 1))
+CHANGE(route_infinite, (route(v, LORA_VEC_ROUTE, 4, 1), v->scalar = 0x7f800000))
+CHANGE(route_negative, (route(v, LORA_VEC_ROUTE, 4, 1), v->scalar = 0xbf800000))
+CHANGE(sigmoid_groups, route(v, LORA_VEC_ROUTE_SIGMOID, 16, 2))
+CHANGE(sigmoid_no_groups, route(v, LORA_VEC_ROUTE_SIGMOID, 0, 0))
+CHANGE(sigmoid_singles, route(v, LORA_VEC_ROUTE_SIGMOID, 64, 4))
+CHANGE(sigmoid_no_factor, (route(v, LORA_VEC_ROUTE_SIGMOID, 16, 2), v->scalar = 0))
+CHANGE(sigmoid_least, (route(v, LORA_VEC_ROUTE_SIGMOID, 16, 2), v->first = 3))
+
 CHANGE(vector_unknown, vector(v, LORA_VEC_JOIN_HEADS + 1))
 
 /* Norms of heads: gamma of 16 columns, one line; 4 heads of which 2 are here. */
@@ -306,6 +360,37 @@ static const struct quantized changes[] = {
     {"PERMUTE overlaps", permute_overlap, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE at an odd byte", permute_odd, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE beyond", permute_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS", join_heads, LORA_OK, NOTHING},
+    {"JOIN_HEADS of x alone", join_no_shared, LORA_OK, NOTHING},
+    {"JOIN_HEADS of no columns", join_none, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS cuts a head", join_cut, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS fills a head", join_full, LORA_OK, NOTHING},
+    {"JOIN_HEADS past a head", join_over, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS far past a head", join_wide, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS of more than x has", join_more_than_x, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS in no turns", join_no_turns, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS in too many turns", join_many_turns, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS of heads too far apart", join_far, LORA_ERR_SIZE, ROPE_AT},
+    {"JOIN_HEADS' x overlaps", join_x_overlaps, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS' y overlaps", join_y_overlaps, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS' z overlaps", join_z_overlaps, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS' y beyond", join_y_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS' z beyond", join_z_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"JOIN_HEADS' y is on-chip, whatever its bank", join_y_off_chip, LORA_OK, NOTHING},
+    {"ROUTE in groups", route_groups, LORA_OK, NOTHING},
+    {"ROUTE_CHOSEN without groups", route_plain, LORA_OK, NOTHING},
+    {"ROUTE in groups of one", route_singles, LORA_OK, NOTHING},
+    {"ROUTE in uneven groups", route_uneven, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE in too few groups", route_few, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE in more groups than there are", route_many, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE in a group of none", route_no_group, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE's factor infinite", route_infinite, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE's factor negative", route_negative, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE_SIGMOID in groups", sigmoid_groups, LORA_OK, NOTHING},
+    {"ROUTE_SIGMOID without groups", sigmoid_no_groups, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE_SIGMOID in groups of one", sigmoid_singles, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE_SIGMOID without a factor", sigmoid_no_factor, LORA_ERR_SIZE, ROPE_AT},
+    {"ROUTE_SIGMOID's fourth constant", sigmoid_least, LORA_ERR_SIZE, ROPE_AT},
     {"unknown vector operation", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
     {"RMS_HEADS", rms_heads, LORA_OK, NOTHING},
     {"RMS_HEADS of 8 columns", rms_heads_eight, LORA_ERR_SIZE, ROPE_AT},

@@ -17,10 +17,11 @@ from lora_sdk.model.config import load_config
 from tests.drive import Driver, open_runner
 from tests.emu.test_every_family import tokens_of, variant_of
 from tests.gguf_files import as_f16, matrices_as, write_gguf
+from tests.latent_configs import LATENT_KINDS
 from tests.moe_configs import MOE_KINDS
 from tests.variants import Variant, write_checkpoint
 
-KINDS = sorted(MOE_KINDS - {"glm4_moe"})  # as GGUF that is refused
+KINDS = sorted(MOE_KINDS - {"glm4_moe"} - LATENT_KINDS)  # as GGUF these are refused
 
 TOKENS = tokens_of(20)
 # llama.cpp knows by the family whether the weights of experts are renormalized.

@@ -257,6 +257,7 @@ def test_every_kind_of_operation_is_computed() -> None:
         ops.Recur,
         ops.GateHeads,
         ops.NormGroups,
+        ops.JoinHeads,
     }  # when the engine opens
     assert set(STEPS) == set(ops.KINDS) - refused
 

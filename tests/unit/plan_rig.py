@@ -83,7 +83,7 @@ def quantized(config: ModelConfig, scheme: str) -> ModelConfig:
     chosen = MatrixFormat("int8" if kind == "w8a8" else kind, group, dynamic)
     parts = ("q", "k", "v", "o", "up", "down", *(["gate"] if config.gated else []))
     names = [f"layer.{layer}.{part}" for layer in range(config.layers) for part in parts]
-    if config.experts is not None:
+    if config.experts is not None or config.latent is not None:
         names = [
             name
             for matmul in describe(config).matmuls

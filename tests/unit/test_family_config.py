@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from lora_host.errors import ModelError
 from lora_sdk.model.config import load_config, model_types
 from lora_sdk.model.shapes import shape_json
-from lora_sdk.model.spec import ModelConfig, RopeConfig, SigmoidRouting
+from lora_sdk.model.spec import LatentConfig, ModelConfig, RopeConfig, SigmoidRouting
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
 from tests.hybrid_configs import HYBRID_CONFIGS
@@ -120,6 +121,34 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("glm4_moe", {"first_k_dense_replace": -1}, "first_k_dense_replace is -1"),
     ("glm4_moe", {"n_shared_experts": 0}, "n_shared_experts is 0"),
     ("glm4_moe", {"num_nextn_predict_layers": True}, "num_nextn_predict_layers is True"),
+    (
+        "deepseek_v2",
+        {"num_key_value_heads": 3},
+        "num_key_value_heads is 3, expected num_att",
+    ),
+    ("deepseek_v2", {"qk_nope_head_dim": 15}, "qk_nope_head_dim is 15, expected an even number"),
+    ("deepseek_v2", {"qk_rope_head_dim": 7}, "qk_rope_head_dim is 7, expected an even number"),
+    ("deepseek_v2", {"v_head_dim": 26}, "v_head_dim is 26, expected at most qk_nope"),
+    ("deepseek_v2", {"v_head_dim": 0}, "v_head_dim is 0"),
+    ("deepseek_v2", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),
+    ("deepseek_v2", {"q_lora_rank": 0}, "q_lora_rank is 0"),
+    ("deepseek_v2", {"norm_topk_prob": True}, "norm_topk_prob is True"),
+    ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method is 'noaux_tc', expected one of gre"),
+    ("deepseek_v2", {"n_group": 5}, "n_group is 5, expected a number of equal groups"),
+    ("deepseek_v2", {"topk_group": 0}, "topk_group is 0"),
+    ("deepseek_v2", {"n_group": 12, "topk_group": 2}, "groups of 1 with 3 experts or more"),
+    ("deepseek_v2", {"moe_layer_freq": 2}, "moe_layer_freq is 2"),
+    ("deepseek_v2", {"scoring_func": "sigmoid"}, "scoring_func is 'sigmoid'"),
+    ("deepseek_v2", {"mlp_bias": True}, "mlp_bias is True"),
+    ("deepseek_v2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is"),
+    ("deepseek_v3", {"topk_method": "greedy"}, "topk_method is 'greedy'"),
+    ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func is 'softmax'"),
+    ("deepseek_v3", {"n_group": 12}, "n_group is 12, expected a number of equal groups of two"),
+    ("deepseek_v3", {"rope_interleave": 1}, "rope_interleave is 1"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["dense", "sparse"]}, "mlp_layer_types is"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["dense", "sparse", "none"]}, "mlp_layer_types is"),
+    ("glm4_moe_lite", {"first_k_dense_replace": 2}, "first_k_dense_replace is 2"),
+    ("glm4_moe_lite_mixed", {"first_k_dense_replace": 1}, "first_k_dense_replace is 1"),
     ("granitemoeshared", {"shared_intermediate_size": -1}, "shared_intermediate_size is -1"),
     ("qwen3_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, expected an integer in 1"),
     ("qwen3_moe", {"num_experts_per_tok": 0}, "num_experts_per_tok is 0"),
@@ -370,3 +399,59 @@ def test_experts_beside_recurrences(tmp_path: Path) -> None:
     assert lfm2.experts.sigmoid == SigmoidRouting(least=1e-6)
     with pytest.raises(ModelError, match="without its bias"):
         load(tmp_path, {**CONFIGS["lfm2_moe"], "use_expert_bias": False})
+
+
+def test_latent_attention_is_read(tmp_path: Path) -> None:
+    fields = CONFIGS["deepseek_v2"]
+    config = load(tmp_path, fields)
+    assert config.latent == LatentConfig(80, 112, 8, 12, biased=True) and config.rope is not None
+    assert (config.head_dim, config.kv_heads, config.o_bias, config.qkv_bias) == (
+        24,
+        9,
+        True,
+        False,
+    )
+    assert (config.rope.width, config.norm_eps, config.latent.eps) == (8, 1e-5, 1e-6)
+    scale = 0.1 * 0.9 * math.log(8) + 1
+    assert config.score_factor == pytest.approx(24**-0.5 * scale**2, rel=1e-15)
+    assert config.experts is not None and config.experts.sigmoid is None
+    assert (config.experts.groups, config.experts.taken, config.experts.factor) == (4, 2, 6.0)
+    assert (config.experts.layers, config.experts.shared) == ({1, 2}, 144)
+    rope = {**fields["rope_parameters"], "mscale_all_dim": 0.0}
+    assert load(tmp_path, {**fields, "rope_parameters": rope}).score_factor is None
+    greedy = load(tmp_path, {**fields, "topk_method": "greedy", "n_group": None})
+    assert greedy.experts is not None and greedy.experts.groups == 1
+    single = load(tmp_path, CONFIGS["deepseek_v2_lite"])
+    assert single.latent == LatentConfig(64, 0, 4, 16) and single.score_factor is None
+    by_default = load(tmp_path, {"model_type": "deepseek_v2"})
+    assert by_default.latent == LatentConfig(512, 1536, 64, 128)
+
+
+def test_which_layers_of_glm_lite_are_dense(tmp_path: Path) -> None:
+    def sparse(**fields: Any) -> frozenset[int]:
+        found = load(tmp_path, {**CONFIGS["glm4_moe_lite"], **fields}).experts
+        assert found is not None
+        return found.layers
+
+    assert sparse() == sparse(first_k_dense_replace=None) == {1, 2}
+    kinds = ["sparse", "dense", "sparse"]
+    assert sparse(first_k_dense_replace=None, mlp_layer_types=kinds) == {0, 2}
+    kinds = ["dense", "dense", "sparse"]
+    assert sparse(first_k_dense_replace=2, mlp_layer_types=kinds) == {2}
+    config = load(tmp_path, CONFIGS["glm4_moe_lite"])
+    assert config.latent == LatentConfig(64, 96, 4, 16) and config.extra_layers == 1
+    assert load(tmp_path, CONFIGS["glm4_moe_lite_mixed"]).latent.interleaved is False  # type: ignore[union-attr]
+
+
+def test_fields_of_released_deepseeks_are_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = {"aux_loss_alpha": 0.001, "seq_aux": True, "ep_size": 1, "moe_layer_freq": 1,
+            "pretraining_tp": 1, "n_group": 1, "topk_group": 1, "head_dim": 64}  # fmt: skip
+    own = {"scoring_func": "softmax", "topk_method": "greedy", "attention_bias": False}
+    load(tmp_path, {**shape_json("deepseek-v2-lite"), **more, **own})
+    own = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "rope_interleave": True}
+    load(tmp_path, {**CONFIGS["deepseek_v3"], **more, **own, "num_experts_per_tok": 3})
+    load(tmp_path, {**shape_json("glm-4.7-flash"), "first_k_dense_replace": 1,
+                    "topk_method": "noaux_tc", "partial_rotary_factor": 1.0})  # fmt: skip
+    assert caplog.records == []

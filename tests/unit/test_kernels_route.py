@@ -1,5 +1,5 @@
-"""Sigmoid routing of the native and the NumPy kernels against a spelling of the rule, one value
-after the other (docs/numbers.md, 3.16)."""
+"""Routing of the native and the NumPy kernels against a spelling of the rule, one value after the
+other (docs/numbers.md, 3.16)."""
 
 from __future__ import annotations
 
@@ -112,6 +112,60 @@ WRONG = [
 @pytest.mark.parametrize("fields", WRONG, ids=str)
 def test_native_kernels_refuse_what_firmware_should_have(fields: Fields) -> None:
     good = {"b_line": 4 | 2 << 16, "extra": 4, "first": 1, "scalar": bits(1)}
+    logits, bias = np.zeros((2, 12), F), np.zeros(12, F)
+    assert run("native", logits, bias, good)[0] == 0
+    assert run("native", logits, bias, {**good, **fields})[0] != 0
+
+
+def softmax_by_rule(
+    x: np.ndarray, groups: int, taken: int, k: int, over_chosen: bool, factor: float
+) -> list[tuple[np.float32, int]]:
+    known = [-np.inf if np.isnan(v) else float(v) for v in x]
+    each = len(x) // groups
+    best = [max(known[j * each : (j + 1) * each]) for j in range(groups)]
+    open_groups = sorted(range(groups), key=lambda j: (-best[j], j))[:taken]
+    inside = [e for e in range(len(x)) if e // each in open_groups]
+    chosen = sorted(sorted(inside, key=lambda e: (-known[e], e))[:k])
+    p = [exp32(F(one) - F(max(known))) for one in x]
+    total = F(0)
+    for e in chosen if over_chosen else range(len(x)):
+        total = total + p[e]
+    return [(p[e] / total * F(factor), e) for e in chosen]
+
+
+@pytest.mark.parametrize("kernels", RUNNERS)
+@pytest.mark.parametrize(("columns", "groups", "taken", "k"), [*CASES, (8, 8, 3, 2)])
+@pytest.mark.parametrize("coarse", [False, True])
+def test_softmax_in_groups(
+    columns: int, groups: int, taken: int, k: int, coarse: bool, kernels: str
+) -> None:
+    draw = np.random.default_rng(columns + coarse)
+    logits = draw.normal(0, 3, (8, columns)).astype(F)
+    if coarse:
+        logits = np.rint(logits / 4).astype(F)
+        logits[draw.random(logits.shape) < 0.1] = -np.inf
+        logits[draw.random(logits.shape) < 0.1] = np.nan
+        logits[:, -1] = 1
+    for op, factor in ((abi.VEC_ROUTE, 2.5), (abi.VEC_ROUTE_CHOSEN, 16.0)):
+        fields = {"op": op, "b_line": groups | taken << 16, "extra": k, "scalar": bits(factor)}
+        with np.errstate(all="ignore"):
+            status, found = run(kernels, logits, np.zeros(columns, F), fields)
+            assert status == 0
+            for row, own in zip(logits, found, strict=True):
+                want = softmax_by_rule(row, groups, taken, k, op == abi.VEC_ROUTE_CHOSEN, factor)
+                assert own["expert"].tolist() == [e for _, e in want]
+                weights = np.array([w for w, _ in want], F)
+                assert np.array_equal(own["weight"], weights, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"b_line": 5 | 1 << 16}, {"b_line": 4 | 5 << 16}, {"b_line": 4}, {"b_line": 1 << 16},
+     {"b_line": 4 | 1 << 16}, {"scalar": bits(np.inf)}, {"scalar": bits(-1)}],
+    ids=str,
+)  # fmt: skip
+def test_groups_of_a_softmax_that_do_not_fit_are_refused(fields: Fields) -> None:
+    good = {"op": abi.VEC_ROUTE, "b_line": 4 | 2 << 16, "extra": 4, "scalar": bits(2)}
     logits, bias = np.zeros((2, 12), F), np.zeros(12, F)
     assert run("native", logits, bias, good)[0] == 0
     assert run("native", logits, bias, {**good, **fields})[0] != 0

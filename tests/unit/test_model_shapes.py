@@ -22,6 +22,8 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
         ("qwen3-8b", 4096, 128, 12288, 36),
         ("qwen3-30b-a3b", 2048, 128, 6144, 48),
         ("mistral-7b", 4096, 128, 14336, 32),
+        ("deepseek-v2-lite", 2048, 192, 10944, 27),
+        ("glm-4.7-flash", 2048, 256, 10240, 47),
         ("phi-4-mini", 3072, 128, 8192, 32),
         ("gpt-j-6b", 4096, 256, 16384, 28),
         ("gpt-neox-20b", 6144, 96, 24576, 44),

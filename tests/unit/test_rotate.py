@@ -30,7 +30,7 @@ from tests.variants import variant, write_checkpoint
 
 F32 = NDArray[np.float32]
 TURNED = ("llama_linear", "llama_gqa_bias", "mistral", "qwen3", "granite", "smollm3", "mixtral",
-          "qwen2_moe", "glm4_moe")  # fmt: skip
+          "qwen2_moe", "glm4_moe", "deepseek_v2_lite", "deepseek_v3")  # fmt: skip
 
 
 def logits(checkpoint: Weights, x: F32) -> F32:

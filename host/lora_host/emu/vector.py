@@ -174,7 +174,7 @@ def _join_heads(call: UnitCall) -> None:
         z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, shared * c.b_line, np.float16)
         turns = z.reshape(call.row_count, c.b_line, shared)
         found[..., :shared] = turns[:, np.arange(heads) % c.b_line]
-    found[..., shared : shared + own] = x.reshape(call.row_count, heads, -1)[..., :own]
+    found[..., shared : shared + own] = x.reshape(call.row_count, heads, c.first)[..., :own]
     y[...] = found.reshape(y.shape)
 
 

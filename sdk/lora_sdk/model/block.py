@@ -199,7 +199,7 @@ class Description:
         attention = self.attention
         buffers = [RESIDUAL, INPUT, self.qkv, attention, BRANCH, self.up, FFN, PACKED, HEAD]
         if self.config.experts is not None:
-            dense = len(self.config.experts.layers) < self.config.layers
+            dense = not self.config.experts.layers.issuperset(range(self.config.layers))
             mlp = [self.up, FFN] if dense else []
             shared = [SHARED_UP, SHARED_FFN, SHARED] if self.config.experts.shared else []
             buffers = [RESIDUAL, INPUT, self.qkv, attention, BRANCH, *mlp, self.router, CHOSEN,

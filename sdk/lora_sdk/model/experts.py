@@ -46,14 +46,14 @@ def read_sigmoid(
 ) -> ExpertConfig:
     """`experts` with sigmoid routing, its groups and its factor, where absent as given. ModelError:
     experts that the groups do not share evenly, groups of one, too few of them taken for the chosen
-    experts."""
+    ones."""
     groups, taken = _read_groups(fields, experts, 2, groups, taken)
     factor = fields.number("routed_scaling_factor", factor)
     return replace(experts, sigmoid=SigmoidRouting(groups, taken, factor))
 
 
 def read_groups(fields: Fields, experts: ExpertConfig) -> ExpertConfig:
-    """`experts` chosen by softmax in groups. ModelError as `read_sigmoid`, for groups of one not."""
+    """`experts` chosen by softmax in groups. ModelError as `read_sigmoid`; groups may be of one."""
     groups, taken = _read_groups(fields, experts, 1)
     return replace(experts, groups=groups, taken=taken)
 

@@ -1,5 +1,4 @@
-"""Latent attention: how q, k and v are made from latents (docs/numbers.md, 3.21), and where families
-whose files spell it as DeepSeek's have its fields and tensors."""
+"""Latent attention: how q, k and v are made from latents (docs/numbers.md, 3.21)."""
 
 from __future__ import annotations
 

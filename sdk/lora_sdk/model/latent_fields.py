@@ -19,6 +19,8 @@ NORM_EPS = 1e-6
 """Of the latents' norms, whatever rms_norm_eps is."""
 EXTRA_LAYERS = ("num_nextn_predict_layers", "num_mtp_layers")
 Q_RANK = "q_lora_rank"
+OF_TRAINING = ("aux_loss_alpha", "seq_aux", "ep_size", "qk_head_dim")
+"""Fields of which no logit depends, or that others give."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,24 @@ def read_latent(
     fields: Fields, architecture: str, defaults: Defaults, own: LatentDefaults
 ) -> ModelConfig:
     """A decoder with latent attention. `defaults` without `theta`. ModelError names a field that is
-    wrong: odd parts of heads, heads of v wider than those of k, fewer KV heads than heads, a part of
-    the rotated columns that is not rotated."""
+    wrong: odd parts of heads, heads of v wider than those of k, fewer KV heads than heads, a part
+    of the rotated columns that is not rotated."""
     config = read_decoder(fields, architecture, replace(defaults, head_dim=own.rope))
     if config.kv_heads != config.heads:
-        raise fields.error("num_key_value_heads", config.kv_heads,
-                           f"num_attention_heads {config.heads}: latent attention has as many")  # fmt: skip
+        expected = f"num_attention_heads {config.heads}: latent attention has as many"
+        raise fields.error("num_key_value_heads", config.kv_heads, expected)
     nope, rope = (
         _even(fields, name, default)
         for name, default in (("qk_nope_head_dim", own.nope), ("qk_rope_head_dim", own.rope))
     )
     values = fields.integer("v_head_dim", own.values, high=4096)
     if values > nope + rope:
-        raise fields.error("v_head_dim", values,
-                           f"at most qk_nope_head_dim + qk_rope_head_dim {nope + rope}")  # fmt: skip
+        expected = f"at most qk_nope_head_dim + qk_rope_head_dim {nope + rope}"
+        raise fields.error("v_head_dim", values, expected)
     if rotary_width(fields, rope, 1.0):
         raise fields.error("partial_rotary_factor", "less than 1", "1")
+    for name in OF_TRAINING:
+        fields.raw(name)
     absent = Q_RANK in fields.values and fields.values[Q_RANK] is None
     latent = LatentConfig(
         kv=fields.integer("kv_lora_rank", own.kv),

@@ -27,8 +27,8 @@ Axis = Literal[
 """What a range of columns consists of. Boards shard it by heads or by units of columns; every board
 has all of `experts`, `shared_gate`, `chosen` and `rope_key`. `expert_ffn` is of one expert,
 `chosen_ffn` of each expert that a row has chosen: column by column, side by side. Of a recurrence:
-`mixed`, what comes out of it, goes with the query heads; what goes into it with the KV heads. Of latent
-attention: `kv_nope` and `kv_values`, columns of KV heads, `values`, of query heads."""
+`mixed`, what comes out of it, goes with the query heads; what goes into it with the KV heads. Of
+latent attention: `kv_nope` and `kv_values`, columns of KV heads, `values`, of query heads."""
 
 
 @dataclass(frozen=True)

@@ -149,9 +149,8 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
         unit *= ops.width(config, "chosen") if axis == "chosen_ffn" else 1
-        by_heads = {"heads": config.head_dim, **{
-            name: ops.width(config, name) // config.heads for name in ("mixed", "values")}}  # fmt: skip
-        share = by_heads.get(axis, unit)
+        by_heads = axis in ("heads", "mixed", "values")
+        share = ops.width(config, axis) // config.heads if by_heads else unit
         size = element_bytes(config, matmul, adapters, context.boards)
         if size == 1 and matmul_format(config, matmul).dynamic:
             what = f"{matmul.name} maxima"

@@ -34,9 +34,9 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     """Bytes of one row of each buffer.
 
     Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `expert_ffn`,
-    `shared_ffn`, `q_latent`, `kv_latent`, `head`, `embed`, and their INT8 copies `input8` .. `embed8` for matmuls that read
-    INT8. The others have the board's own columns: the residual, results of matmuls, norm sums
-    (III.A).
+    `shared_ffn`, `q_latent`, `kv_latent`, `head`, `embed`, and their INT8 copies `input8` ..
+    `embed8` for matmuls that read INT8. The others have the board's own columns: the residual,
+    results of matmuls, norm sums (III.A).
     `adapter_columns`: values per row of adapters' h, 0 without adapters."""
     described = share.block(config)
     strides = {

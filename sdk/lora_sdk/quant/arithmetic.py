@@ -339,7 +339,8 @@ def _in_groups(values: F32, groups: int, taken: int, best: Callable[[F32], F32])
     found = values.reshape(len(values), groups, -1).copy()
     left = np.argsort(-best(found), axis=1, kind="stable")[:, taken:]
     np.put_along_axis(found, left[..., None], np.float32(-np.inf), 1)
-    return found.reshape(values.shape)
+    flat: F32 = found.reshape(values.shape)
+    return flat
 
 
 FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {

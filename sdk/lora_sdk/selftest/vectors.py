@@ -382,5 +382,6 @@ UNTESTED = frozenset(
         *(abi.VEC_GATE, abi.VEC_SWIGLU_CLAMPED, abi.VEC_JOIN_HEADS),
     }
 )
-"""Operations of mixtures of experts and of latent attention, which emulated boards alone have: no card is asked."""
+"""Operations of mixtures of experts and of latent attention, which emulated boards alone have: no
+card is asked."""
 TESTS = (*OPERATIONS.values(), Test("VFU", "RMSNorm by 1 + gamma", _rms_one_plus, weights=HALF))

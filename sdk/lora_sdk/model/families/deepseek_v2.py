@@ -39,8 +39,7 @@ def normalize(fields: Fields) -> ModelConfig:
         experts = read_groups(fields, experts)
     shared = experts.ffn * fields.integer("n_shared_experts", 2, high=64)
     factor = fields.number("routed_scaling_factor", 1.0)
-    for name in ("n_group", "topk_group", "aux_loss_alpha", "seq_aux", "ep_size", "qk_head_dim"):
-        fields.raw(name)
+    fields.raw(("n_group", "topk_group"))  # which the other method reads
     return replace(
         config,
         extra_layers=fields.integer(EXTRA_LAYERS, 0, 0, 64),
