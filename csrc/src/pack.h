@@ -73,6 +73,8 @@ int pack_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines
 /* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0
  * where an element is not finite. */
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride);
+/* Bytes [32][128], `stride` bytes a column, -> rows [128][32]. */
+void pack_transpose_bytes(uint8_t *rows, const int8_t *columns, uint64_t stride);
 
 /* pack_words.c: a block of words from 32 columns, `stride` bytes apart. INT8: 32 words a column. 4
  * bits: 16 words a column, eight inputs a word, lowest bits first. */

@@ -282,6 +282,11 @@ static void scaling(const struct source *source, const struct column *column, ui
 
 static int is_half(float weight) { return fabsf(weight) < BEYOND_HALF; }
 
+/* Whether any values of 8 bits are FP16 with this scale and minimum. */
+static int is_always_half(float scale, float minimum) {
+    return fabsf(scale) * 128.0f + fabsf(minimum) < 0.99f * BEYOND_HALF;
+}
+
 /* Index of the first weight that FP16 cannot hold; `count` without one. */
 static uint32_t find_beyond(const struct source *source, const struct column *column,
                             uint32_t count, float *found) {
@@ -290,6 +295,7 @@ static uint32_t find_beyond(const struct source *source, const struct column *co
         int low = values[0], high = values[0];
         float scale, minimum;
         scaling(source, column, group, &scale, &minimum);
+        if (is_always_half(scale, minimum)) continue;
         for (int i = 1; i < 16; i++) {
             low = values[i] < low ? values[i] : low;
             high = values[i] > high ? values[i] : high;
@@ -415,7 +421,7 @@ static void read_some(const struct source *source, const uint8_t *row, uint64_t 
 
 /* One output's inputs k .. k+count-1, as column n. */
 static int take_column(const struct lora_pack_part *part, uint64_t output, uint64_t k,
-                       uint32_t count, uint32_t n, uint32_t offset, struct tile *tile,
+                       uint32_t count, uint32_t n, struct tile *tile,
                        struct lora_failure *failure) {
     const struct source *source = &sources[part->element];
     const uint8_t *row = (const uint8_t *)part->data + output * part->columns;
@@ -424,9 +430,22 @@ static int take_column(const struct lora_pack_part *part, uint64_t output, uint6
     float value = 0;
     uint32_t beyond = find_beyond(source, column, count, &value);
     if (beyond < count) return pack_refuse(part, output, k + beyond, (double)value, failure);
-    for (uint32_t i = 0; i < K; i++)
-        tile->values[i][n] = i < count ? (uint8_t)(column->values[i] + (int)offset) : 0;
     return LORA_OK;
+}
+
+/* The columns' values as rows, the type's offset added; 0 behind `count` inputs and in the columns
+ * from `width` on. */
+static void turn(struct tile *tile, uint32_t count, uint32_t width, uint32_t offset) {
+    uint8_t *values = tile->values[0];
+    pack_transpose_bytes(values, tile->columns[0].values, sizeof tile->columns[0]);
+    if (width == N) {
+        for (uint32_t i = 0; i < count * N; i++) values[i] = (uint8_t)(values[i] + offset);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            for (uint32_t n = 0; n < width; n++)
+                values[i * N + n] = (uint8_t)(values[i * N + n] + offset);
+    }
+    memset(values + count * N, 0, (K - count) * N);
 }
 
 int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t tile,
@@ -436,17 +455,18 @@ int pack_gguf(const struct lora_pack_part *parts, const struct lora_pack_task *t
     uint32_t offset = lora_gguf_offset(kind);
     struct tile packed;
     for (uint64_t k = 0; k < task->k; k += K, blocks++) {
-        memset(&packed, 0, sizeof packed);
+        uint32_t count = (uint32_t)min(task->k - k, K);
+        memset(packed.columns, 0, sizeof packed.columns);
         for (uint32_t n = 0; kind == LORA_GGUF_MXFP4 && n < N; n++)
             for (uint32_t g = 0; g < GROUPS / 2; g++) packed.columns[n].d[g] = LORA_MXFP4_LEAST;
         for (uint64_t c = 0; c < width; c++) {
             const struct lora_pack_part *part;
             uint64_t output;
             pack_run(parts, task, first + c, 1, &part, &output);
-            int status = take_column(part, output, k, (uint32_t)min(task->k - k, K), (uint32_t)c,
-                                     offset, &packed, failure);
+            int status = take_column(part, output, k, count, (uint32_t)c, &packed, failure);
             if (status) return status;
         }
+        turn(&packed, count, (uint32_t)width, offset);
         put_block(*blocks, &packed, kind, k / K);
     }
     return LORA_OK;

@@ -1,4 +1,4 @@
-/* A weight block from 32 columns that lie one after another. */
+/* Weight blocks from 32 columns that lie one after another. */
 #include "pack.h"
 
 #if defined(__SSE2__)
@@ -42,7 +42,36 @@ int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride) {
         }
     return _mm_movemask_epi8(_mm_cmpgt_epi16(max, _mm_set1_epi16(PACK_EXPONENT - 1)));
 }
+
+/* Sixteen columns of sixteen rows: each step puts row i beside row i + 8. */
+static void sixteen_bytes(uint8_t *out, const uint8_t *in, uint64_t stride) {
+    __m128i row[16], next[16];
+    for (int i = 0; i < 16; i++)
+        row[i] = _mm_loadu_si128((const __m128i *)(const void *)(in + (uint64_t)i * stride));
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 8; i++) {
+            next[2 * i] = _mm_unpacklo_epi8(row[i], row[i + 8]);
+            next[2 * i + 1] = _mm_unpackhi_epi8(row[i], row[i + 8]);
+        }
+        for (int i = 0; i < 16; i++) row[i] = next[i];
+    }
+    for (int i = 0; i < 16; i++)
+        _mm_storeu_si128((__m128i *)(void *)(out + i * LORA_BLOCK_N), row[i]);
+}
+
+void pack_transpose_bytes(uint8_t *rows, const int8_t *columns, uint64_t stride) {
+    for (uint64_t k = 0; k < LORA_BLOCK_K; k += 16)
+        for (uint64_t n = 0; n < LORA_BLOCK_N; n += 16)
+            sixteen_bytes(rows + k * LORA_BLOCK_N + n, (const uint8_t *)columns + n * stride + k,
+                          stride);
+}
 #else
+void pack_transpose_bytes(uint8_t *rows, const int8_t *columns, uint64_t stride) {
+    for (uint64_t k = 0; k < LORA_BLOCK_K; k++)
+        for (uint64_t n = 0; n < LORA_BLOCK_N; n++)
+            rows[k * LORA_BLOCK_N + n] = (uint8_t)columns[n * stride + k];
+}
+
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride) {
     int bad = 0;
     for (uint64_t k = 0; k < LORA_BLOCK_K; k++)

@@ -6,7 +6,8 @@
 #include "lora/opening.h"
 
 #define WIDE 64
-#define TO_WHOLE 0x1.8p52 /* a number below 2^51 plus this is rounded to a whole one, ties to even */
+#define TO_WHOLE                                                                                   \
+    0x1.8p52 /* a number below 2^51 plus this is rounded to a whole one, ties to even */
 
 static inline double horner(const double *table, uint32_t count, double x) {
     double p = table[0];

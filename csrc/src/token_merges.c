@@ -1,6 +1,6 @@
-/* Merges of a SentencePiece vocabulary. It names scores of tokens, not pairs. A token is made of one
- * pair at most: whatever stands around it, the merges within a token are those that it has alone, in
- * the same order, so the last of them is always the same. */
+/* Merges of a SentencePiece vocabulary. It names scores of tokens, not pairs. A token is made of
+ * one pair at most: whatever stands around it, the merges within a token are those that it has
+ * alone, in the same order, so the last of them is always the same. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,8 @@ struct text {
 };
 
 struct slot {
-    uint32_t tag; /* a part of the text's sum */
+    const uint8_t *at; /* the text, behind its length */
+    uint32_t tag;      /* a part of the text's sum */
     uint32_t token;
 };
 
@@ -60,15 +61,15 @@ static uint64_t sum_of(const uint8_t *at, uint64_t bytes, uint64_t key) {
 /* The slot of a text, or the empty one where it would be. */
 static struct slot *slot_of(const struct merges *merges, const uint8_t *at, uint64_t bytes) {
     uint64_t sum = sum_of(at, bytes, merges->vocabulary->key);
+    uint32_t tag = (uint32_t)(sum >> 32);
     for (uint64_t place = sum;; place++) {
         struct slot *slot = &merges->slots[place & merges->mask];
         if (slot->token == NONE) {
-            slot->tag = (uint32_t)(sum >> 32);
+            slot->tag = tag;
             return slot;
         }
-        const struct text *known = &merges->texts[slot->token];
-        if (slot->tag == (uint32_t)(sum >> 32) && known->bytes == bytes &&
-            memcmp(known->at, at, bytes) == 0)
+        if (slot->tag == tag && word(slot->at - LEAD, LEAD) == bytes &&
+            memcmp(slot->at, at, bytes) == 0)
             return slot;
     }
 }
@@ -94,7 +95,9 @@ static int read_texts(struct merges *merges, uint64_t *longest) {
         text->bytes = word(at, LEAD);
         text->at = at + LEAD;
         at = text->at + text->bytes;
-        slot_of(merges, text->at, text->bytes)->token = token;
+        struct slot *slot = slot_of(merges, text->at, text->bytes);
+        slot->at = text->at;
+        slot->token = token;
         if (!vocabulary->made[token]) continue;
         uint64_t characters = characters_of(text);
         if (characters > LORA_MERGE_WORK) return 1;
@@ -159,8 +162,7 @@ static void last_pair(const struct merges *merges, const struct text *text, uint
         left->end = right->end;
         left->token = left->joined;
         left->characters += right->characters;
-        memmove(right, right + 1,
-                (size_t)(merges->symbols + count - (right + 1)) * sizeof *right);
+        memmove(right, right + 1, (size_t)(merges->symbols + count - (right + 1)) * sizeof *right);
         count--;
         if (left + 1 < merges->symbols + count) join(merges, text, left);
         if (left > merges->symbols) join(merges, text, left - 1);
@@ -176,8 +178,7 @@ static int find_pairs(struct merges *merges, uint32_t *pairs) {
     for (uint32_t token = 0; token < vocabulary->count; token++)
         if (vocabulary->made[token])
             last_pair(merges, &merges->texts[token], pairs + 2 * (uint64_t)token);
-        else
-            pairs[2 * (uint64_t)token] = pairs[2 * (uint64_t)token + 1] = NONE;
+        else pairs[2 * (uint64_t)token] = pairs[2 * (uint64_t)token + 1] = NONE;
     free(merges->symbols);
     return 0;
 }

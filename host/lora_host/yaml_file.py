@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,39})")
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,32}")
 _FLOAT = re.compile(_INTEGER.pattern + r"(\.[0-9]{0,40}([eE][-+]?[0-9]{1,4})?|[eE][-+]?[0-9]{1,4})")
 _INFINITY = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same events, ten times as fast
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -45,8 +47,15 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The content of the document in `text`. YamlFault if it is invalid."""
-    events = _events(text)
+    """The content of the document in `text`. YamlFault if it is invalid, in the words of the
+    parser that every installation has."""
+    with suppress(YamlFault):
+        return _parsed(text, _FAST)
+    return _parsed(text, yaml.SafeLoader)
+
+
+def _parsed(text: str, loader: Any) -> Any:
+    events = _events(text, loader)
     next(events)  # the stream's start
     if isinstance(next(events), yaml.StreamEndEvent):
         return None
@@ -58,10 +67,10 @@ def parse_yaml(text: str) -> Any:
     return value
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
+def _events(text: str, loader: Any) -> Iterator[yaml.Event]:
     """The parser's events. The parser has its own stack, so nesting needs no recursion here."""
     try:
-        yield from yaml.parse(text, Loader=yaml.SafeLoader)
+        yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as cause:
         problem = cause.problem or cause.context or "malformed"
         mark = cause.problem_mark or cause.context_mark
@@ -133,7 +142,7 @@ class _Reader:
 
 def _scalar(event: yaml.ScalarEvent) -> Any:
     text = event.value
-    if event.style is not None:  # quoted, or a block
+    if event.style:  # quoted, or a block
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]

@@ -301,9 +301,21 @@ def record(command: Command) -> bytes:
     values = np.zeros((), abi.dtype(command.STRUCT))
     values["opcode"], values["unit"] = command.OPCODE, command.UNIT
     kind: Any = type(command)
+    ranges = _ranges(command.STRUCT)
     for name in _encoded(kind):
-        _store(values, name, getattr(command, name), command)
+        value, (low, high) = getattr(command, name), ranges[name]
+        if not low <= value <= high:
+            raise OverflowError(f"{command}: {name} is {value}, expected at most {high}")
+        values[name] = value
     return values.tobytes()
+
+
+@cache
+def _ranges(struct: str) -> dict[str, tuple[int, int]]:
+    """The least and the largest value of each field of a structure."""
+    fields = (abi.dtype(struct).fields or {}).items()
+    kinds = {name: np.iinfo(kind) for name, (kind, *_) in fields if kind.kind in "iu"}
+    return {name: (int(kind.min), int(kind.max)) for name, kind in kinds.items()}
 
 
 @cache
@@ -311,13 +323,6 @@ def _encoded(kind: Any) -> tuple[str, ...]:
     """The fields that the bytes of a kind of command hold. Kept: `fields` makes a tuple of a
     generator, and the interpreter holds on to up to 2000 of these of each length."""
     return tuple(one.name for one in dataclasses.fields(kind) if one.name not in _NOT_ENCODED)
-
-
-def _store(values: Any, name: str, value: int, command: Command) -> None:
-    kind = np.iinfo(values.dtype[name])
-    if not kind.min <= value <= kind.max:
-        raise OverflowError(f"{command}: {name} is {value}, expected at most {kind.max}")
-    values[name] = value
 
 
 def float_bits(value: float) -> int:

@@ -33,9 +33,25 @@ _DEEPSEEK_LETTERS = (
     "\U000118a0-\U000118df\U0001e900-\U0001e943]+"
 )
 _DEEPSEEK_MARKS = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
-_DEEPSEEK3 = (
+_PUNCTUATED = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-    r"| ?[\p{P}\p{S}]+[\r\n]*" + _SPACES
+    r"| ?[\p{P}\p{S}]+"
+)
+_KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+_HANGUL_KANA_HAN = (
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c"
+    f"\u3001-\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|{_KANA}"
+)
+_CASCADE = "".join(rf"|\s{{{2**power}}}(?!\S)" for power in range(9, 1, -1))
+_NOT_HAN = r"&&[^\p{Han}]]"
+_KIMI = (
+    r"[\p{Han}]+",
+    *(
+        part.replace(_UPPER, _UPPER[:-1] + _NOT_HAN).replace(_LOWER, _LOWER[:-1] + _NOT_HAN)
+        + f"{_CONTRACTIONS}?"
+        for part in _CASED
+    ),
+    r"\p{N}{1,3}" + _REST,
 )
 
 
@@ -83,28 +99,41 @@ _LLAMA3 = Split(_steps(_WORDS + r"|\p{N}{1,3}" + _REST), whole_words=True, bos=T
 _PLAIN_LLAMA3 = Split(_LLAMA3.pre_tokenizer)
 _QWEN2 = Split(_steps(_WORDS + r"|\p{N}" + _REST), nfc=True)
 _PLAIN_QWEN2 = Split(_QWEN2.pre_tokenizer)
-_GPT4O = Split(
-    _steps("|".join(part + _CONTRACTIONS + "?" for part in _CASED) + r"|\p{N}{1,3}" + _SYMBOLS)
+_CASED_TAILED = "|".join(f"{part}{_CONTRACTIONS}?" for part in _CASED)
+_GPT4O = Split(_steps(_CASED_TAILED + r"|\p{N}{1,3}" + _SYMBOLS))
+_V3 = Split(_steps(r"\p{N}{1,3}", _KANA, _PUNCTUATED + r"[\r\n]*" + _SPACES))
+_LAGUNA = r"[^\n]+|[\n]+"
+_BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-_V3 = Split(_steps(r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK3))
+_EXAONE = (
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_MARKED = (
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + _SPACES
+)
 _BLOOM = Split(_steps(_SENTENCE))
 
 # Split -> its names.
 _NAMES: tuple[tuple[Split, tuple[str, ...]], ...] = (
     (_GPT2, ("gpt-2", "phi-2", "mellum", "modern-bert", "exaone4", "gigachat", "a.x-4.0", "jais",
-             "trillion", "granite-docling", "jina-v2-es", "jina-v2-de")),
+             "trillion", "granite-docling", "jina-v2-es", "jina-v2-de", "jina-es", "jina-de")),
     (_NEOX, ("mpt", "olmo")),
     (_DIGITS, ("smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2")),
     (Split(_DIGITS.pre_tokenizer, nfc=True), ("command-r",)),
     (_LLAMA3, ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
                "lfm2", "jina-v5-nano")),
     (_PLAIN_LLAMA3, ("dbrx", "smaug-bpe", "chatglm-bpe")),
-    (Split(_LLAMA3.pre_tokenizer, whole_words=True), ("glm4",)),
+    (Split(_LLAMA3.pre_tokenizer, whole_words=True), ("glm4", "glm5")),
     (_QWEN2, ("qwen2", "megrez", "stablelm2")),
     (_PLAIN_QWEN2, ("deepseek-r1-qwen", "kormo", "f2llmv2", "hunyuan", "solar-open", "grok-2")),
     (Split(_steps("|".join(_CASED) + r"|\p{N}" + _SYMBOLS), whole_words=True, bos=True),
      ("tekken",)),
-    (_GPT4O, ("gpt-4o", "llama4", "kanana2", "minimax-m2")),
+    (_GPT4O, ("gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie")),
+    (Split(_GPT4O.pre_tokenizer, whole_words=True), ("granite-embed-multi-97m",)),
     (_V3, ("deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4")),
     (Split(_steps(r"[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_MARKS, r"\s+$", _CJK, _digits(True))),
      ("deepseek-llm",)),
@@ -114,5 +143,22 @@ _NAMES: tuple[tuple[Split, tuple[str, ...]], ...] = (
     (_BLOOM, ("bloom", "poro-chat", "gpt3-finnish")),
     (Split(_steps(_SENTENCE, _digits(True))), ("viking",)),
     (Split(_steps(_WORDS + r"|\p{N}| ?[^\s\p{L}\p{N}\r\n]+" + _SPACES)), ("seed-coder",)),
+    (Split(_steps(_MARKED), nfc=True), ("qwen35",)),
+    (Split(_steps(_BAILING)), ("bailingmoe", "bailingmoe2", "llada-moe")),
+    (Split(_steps(_EXAONE)), ("exaone-moe",)),
+    (Split(_steps("|".join(_KIMI))), ("kimi-k2",)),
+    (Split(_steps(r"\d{1,3}(?=(?:\d{3})*\b)", _CASED_TAILED + r"|\p{N}{1,3}" + _SYMBOLS)),
+     ("tiny_aya", "cohere2moe")),
+    (Split(_steps(r"\p{N}+", r"(?=(\d{3})+(?!\d))")), ("superbpe",)),
+    (Split(_steps(f"{_LEAD}\\p{{L}}+|\\p{{N}}" + _REST)), ("ufakzeka",)),
+    (Split(_steps(_LAGUNA, _WORDS + r"|\p{N}" + _REST)), ("laguna",)),
+    (Split(_steps(r"\p{N}{1,3}", _WORDS + r"|\p{N}+" + _REST), whole_words=True), ("minicpm5",)),
+    (Split(_steps(_HANGUL_KANA_HAN, _CASED_TAILED + r"|\p{N}" + _SYMBOLS), whole_words=True),
+     ("youtu",)),
+    (Split(_steps(r"\p{N}{1,3}", _KANA,
+                  _PUNCTUATED + r"|[\r\n]|\s+(?!\S)|\s+", r"\p{N}")),
+     ("spark2_5",)),
+    (Split(_steps(_WORDS + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+" + _CASCADE
+                  + r"|\s{1,2}(?!\S)|\s{1}")), ("jais-2",)),
 )  # fmt: skip
 SPLITS: Mapping[str, Split] = {name: split for split, names in _NAMES for name in names}

@@ -14,6 +14,8 @@ Bytes = npt.NDArray[np.uint8]
 def pack_rows(values: npt.NDArray[np.generic], row_bytes: int) -> Bytes:
     """A table [rows, columns], each row padded by zeros: uint8 [rows, row_bytes]."""
     rows, columns = values.shape
+    if columns * values.itemsize == row_bytes:
+        return np.ascontiguousarray(values).view(np.uint8)
     packed = np.zeros((rows, row_bytes), np.uint8)
     packed[:, : columns * values.itemsize] = np.ascontiguousarray(values).view(np.uint8)
     return packed
