@@ -14,7 +14,7 @@ from typing import Any, Literal
 from lora_host.errors import ModelError
 from lora_sdk.model import latent
 from lora_sdk.model.block_checks import check_experts, check_recurrent
-from lora_sdk.model.families.registry import FAMILIES
+from lora_sdk.model.families.registry import FAMILIES, family
 from lora_sdk.model.operations import (
     Activate,
     AddGated,
@@ -106,7 +106,10 @@ class Block:
 def describe(config: ModelConfig) -> Block:
     """The operations of a model. ModelError: norms after the sums with a parallel residual or with
     norms of branches."""
-    made = getattr(FAMILIES.get(config.architecture), "Description", Description)
+    known = config.architecture in FAMILIES
+    made = (
+        getattr(family(config.architecture), "Description", Description) if known else Description
+    )
     found: Block = made(config).block()
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lora_host.errors import ModelError
-from lora_sdk.model.families.registry import FAMILIES, Family
+from lora_sdk.model.families.registry import FAMILIES, Family, family
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.model_files import CONFIG, GENERATION, model_files
@@ -32,11 +32,11 @@ def model_types() -> tuple[str, ...]:
     return tuple(FAMILIES)
 
 
-def register_family(name: str, family: Family) -> None:
+def register_family(name: str, module: Family) -> None:
     """Adds a `model_type`; its configurations have this `architecture`. ModelError: it is taken."""
     if name in FAMILIES:
         raise ModelError(f"model_type {name!r} is registered already; choose another name")
-    FAMILIES[name] = family
+    FAMILIES[name] = module
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -62,7 +62,7 @@ def load_config(folder: str | Path) -> ModelConfig:
 
 def family_of(config: ModelConfig) -> Family:
     """The family that knows the tensor names of `config`."""
-    return FAMILIES[config.architecture]
+    return family(config.architecture)
 
 
 def normalize(fields: Fields) -> ModelConfig:
@@ -71,7 +71,7 @@ def normalize(fields: Fields) -> ModelConfig:
     kind = fields.raw("model_type")[1]
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise unknown_model_type(fields, kind, FAMILIES)
-    config = FAMILIES[kind].normalize(fields)
+    config = family(kind).normalize(fields)
     refuse_unsupported(fields)
     return config
 
