@@ -118,6 +118,15 @@ _GEMMA3 = {
     "hidden_activation": "gelu_pytorch_tanh",
 }
 
+_COHERE = {
+    "model_type": "cohere",
+    "architectures": ["CohereForCausalLM"],
+    **_SIZES,
+    "layer_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "use_qk_norm": False,
+}
+
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
         **_QWEN2, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
@@ -298,5 +307,15 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
             "full_attention": {"rope_type": "default", "rope_theta": 1e5},
             "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0},
         },
+    },
+    "cohere": {
+        **_COHERE, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "intermediate_size": 328, "vocab_size": 316, "rope_theta": 5000.0, "logit_scale": 0.25,
+    },
+    "cohere_gqa_bias": {
+        **_COHERE, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
+        "intermediate_size": 304, "vocab_size": 275, "attention_bias": True, "logit_scale": 0.0625,
+        "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
     },
 }  # fmt: skip

@@ -260,6 +260,10 @@ def _falcon(c: Config) -> Shapes:
         yield "lm_head.weight", (c["vocab_size"], d)
 
 
+def _cohere(c: Config) -> Shapes:
+    yield from _llama_like({"tie_word_embeddings": True, **c}, ("input",), None)
+
+
 FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "qwen2": _qwen2,
     "gptj": _gptj,
@@ -279,4 +283,5 @@ FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "gemma": _plain,
     "gemma2": _gemma2,
     "gemma3_text": _gemma2,
+    "cohere": _cohere,
 }

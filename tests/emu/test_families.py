@@ -90,7 +90,7 @@ def half_pairs(part: str) -> Mistake:
 
     def change(config: ModelConfig, weights: Weights) -> ModelConfig:
         assert config.rope is not None
-        size, width = config.head_dim, config.rope.width
+        size, width = config.head_dim, config.rope.width or config.head_dim
         order = np.argsort(head_order(size, width, interleaved=True))
         for layer in range(config.layers):
             name = f"layer.{layer}.{part}"
@@ -281,6 +281,14 @@ MISTAKES: list[tuple[str, str, Mistake]] = [
     ("gemma3", "window by one", one_more),
     ("gemma3_gqa", "rotary bases", swapped_ropes),
     ("gemma3_gqa", "window in other layers", other_layers),
+    ("cohere", "pairing of q and k", lambda c, w: half_pairs("q")(half_pairs("k")(c, w), w)),
+    ("cohere", "one norm after the other", residual("sequential")),
+    ("cohere", "kind of norm", setting(norm="rmsnorm")),
+    ("cohere", "factor of logits", setting(logit_scale=1.0)),
+    ("cohere", "theta", rope(theta=5e5)),
+    ("cohere_gqa_bias", "pairing of k", half_pairs("k")),
+    ("cohere_gqa_bias", "bias of q", without("layer.0.q.bias")),
+    ("cohere_gqa_bias", "bias of o", without("layer.0.o.bias")),
 ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
-from lora_lab.timing import shape_ops
+from lora_lab.timing import shape_ops, wide_ops
 from lora_sdk.compile import operations as compiled
 from lora_sdk.compile.isa import NO_LAYER
 from lora_sdk.compile.lower import lower
@@ -52,6 +52,7 @@ TABLES: dict[str, Any] = {
     "plan.onchip": onchip.COPIES,
     "plan.control": control.MAX_COMMANDS,
     "timing.shape_ops": shape_ops.OPERATORS,
+    "timing.wide_ops": wide_ops.OPERATORS,
     "quant.arithmetic": arithmetic.FLOATS,
     "quant.calibrate": calibrate.SMOOTHED,
 }

@@ -184,6 +184,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("falcon_new", {"parallel_attn": False}, "parallel_attn is False"),
     ("falcon_new", {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn is 3"),
     ("falcon", {"alibi": 1}, "alibi is 1"),
+    ("cohere", {"use_qk_norm": True}, "use_qk_norm is True: LayerNorms of q and k"),
+    ("cohere", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+    ("cohere", {"logit_scale": 0}, "logit_scale is 0"),
+    ("cohere", {"attention_bias": 1}, "attention_bias is 1"),
+    ("cohere", {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
 ]
 
 
@@ -259,7 +264,7 @@ def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [("cohere", "scaled logits"), ("phimoe", "a mixture of experts"),
+    [("olmo", "norms without weights"), ("phimoe", "a mixture of experts"),
      ("gemma3n", "several residual streams"), ("t5", "an encoder and a decoder")],
 )  # fmt: skip
 def test_a_known_model_type_is_refused_with_what_is_missing(

@@ -67,7 +67,6 @@ _FOREIGN = {
 _MISSING = {
     "bert": "attention to later positions",
     "codegen": "q, k and v fused in blocks",
-    "cohere": "interleaved rotary positions with scaled logits",
     "falcon_mamba": "state-space layers",
     "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",

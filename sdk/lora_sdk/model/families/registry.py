@@ -51,6 +51,7 @@ FAMILIES: dict[str, str | Family] = {
     "granite": "granite",
     "smollm3": "smollm3",
     "bloom": "bloom",
+    "cohere": "cohere",
     "mpt": "mpt",
     "falcon": "falcon",
     "gemma": "gemma",
