@@ -21,7 +21,8 @@ from lora_lab.timing.machine import machine_of
 from lora_lab.timing.schedule import schedule
 from lora_lab.timing.shape_ops import step_ops
 from lora_sdk.model import block
-from lora_sdk.model.config import load_config, register_family
+from lora_sdk.model.config import load_config
+from lora_sdk.model.families import registry
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.operations import Activate, Buffer, Elementwise, Operation
 from lora_sdk.model.spec import ModelConfig
@@ -81,16 +82,14 @@ class Family:
         return replace(made_up_family.normalize(fields), architecture=NAME)
 
 
-register_family(NAME, Family())
-
-
 class Stretched(Reference):
     def linear(self, x: NDArray[np.float64], name: str) -> NDArray[np.float64]:
         return super().linear(x * (1 + STRETCH) if name.endswith("fc_out") else x, name)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(registry.FAMILIES, NAME, Family())
     made = write(tmp_path / "model", "one_norm")
     (made / "config.json").write_text(json.dumps({**BASE, "model_type": NAME}))
     return made
