@@ -36,6 +36,7 @@ SHAPES = [
     Channels(1152, 7, rows=3, group=128, extreme=0.3),
     Channels(1664, 97, group=64, row_scales=True, bias=False),
     Channels(1152, 290, rows=2, group=32, first=3),
+    Channels(960, 33, rows=3, group=64),  # x of three rows comes later than a block is over
 ]
 
 
@@ -319,13 +320,14 @@ MISTAKES = {
         "{link, side}",
         "{link, !side}",
     ),
-    "scales of the tile beside": (
+    "bias of the tile beside": (
         FINISH,
-        "scale_lines[{t == 0 ? {link, side} : {}, column_1[4]}]",
+        "bias_lines[t==0?{link, side} : {}]",
         "{second, second_side}",
         "{link, side}",
     ),
     "a tile beside that is none": (FINISH, "counts |= {};", "pair_out", "1'b1"),
+    "a pass begins before any x": (MATMUL, "x_rest) && {};", "head_waiting == 9'd0", "1'b1"),
     "a block begins before its x": (CHANNEL, "x_whole <= {};", "whole || (x_whole && !go)", "1'b1"),
     "a pass ends before its last tile": (
         MATMUL,
@@ -370,6 +372,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         sources=sources,
         folder=folder / "build",
         CHANNELS=2,
+        ROWS=3,
         FINISHERS=1,
         BUFFER=256,
         BLOCKS="",
