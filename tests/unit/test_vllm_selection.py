@@ -54,7 +54,8 @@ def test_options_of_the_named_boards(monkeypatch: pytest.MonkeyPatch) -> None:
         ("four", {}, "LORA_BOARDS='four'; expected a number of boards"),
         ("-1", {}, "LORA_BOARDS='-1'; expected a number"),
         ("٣", {}, "LORA_BOARDS='٣'; expected a number"),
-        ("3", {}, "3"),
+        ("3", {}, "3 boards were requested; expected 1, 2, 4"),
+        ("9" * 5000, {}, "expected a number of boards"),
         ("1", {"context": 5}, "--additional-config has 'context'; boards know adapter_mode"),
         ("1", {"kernels": "fast"}, "fast"),
     ],
@@ -66,3 +67,10 @@ def test_what_is_wrong_is_named(
     with pytest.raises(RequestError) as found:
         options_for(DEMO, passed_on)
     assert line in str(found.value)
+
+
+@pytest.mark.parametrize("value", [",", "emu:u280,", "emu:u280,,emu:u280", " "])
+def test_an_empty_name_is_no_board(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(DEVICES, value)
+    with pytest.raises(RequestError, match="has an empty name; expected boards with commas"):
+        options_for(DEMO, {})

@@ -45,10 +45,6 @@ def test_what_boards_do_not_do_is_refused_by_name(options: dict[str, Any], line:
     ("name", "value", "line"),
     [
         ("LORA_BOARDS", "many", "LORA_BOARDS='many'; expected a number of boards"),
-        ("LORA_BOARDS", "3", "3 boards were requested; expected 1, 2, 4"),
-        ("LORA_BOARDS", "9" * 5000, "expected a number of boards"),
-        ("LORA_DEVICES", ",", "LORA_DEVICES=',' has an empty name"),
-        ("LORA_DEVICES", "xrt:0,,xrt:1", "has an empty name; expected boards with commas"),
         ("LORA_DEVICES", "fpga0", "device 'fpga0': not a device URI"),
         ("LORA_CLUSTER", "/nowhere.yaml", "/nowhere.yaml: cannot be read"),
     ],
