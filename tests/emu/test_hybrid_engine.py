@@ -1,5 +1,5 @@
-"""Engines of models with recurrences or latent attention: texts of requests that share prefixes, are
-preempted, forked, drafted for, moved to the host or recovered are those of plain runs."""
+"""Engines of models with recurrences or latent attention: texts of requests that share prefixes,
+are preempted, forked, drafted for, moved to the host or recovered are those of plain runs."""
 
 from __future__ import annotations
 
