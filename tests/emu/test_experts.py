@@ -147,7 +147,8 @@ def not_renormalized(patch: pytest.MonkeyPatch) -> None:
 
     def route(call):  # type: ignore[no-untyped-def]
         other, c = copy.copy(call), call.command
-        names = ("columns", "extra", "x_offset", "x_stride", "y_offset", "y_stride")
+        names = ("columns", "extra", "x_offset", "x_stride", "y_offset", "y_stride", "b_line",
+                 "scalar")  # fmt: skip
         fields = {name: getattr(c, name) for name in names}
         other.command = SimpleNamespace(op=abi.VEC_ROUTE, **fields)
         mixture.route(other)
@@ -170,6 +171,83 @@ def sigmoid_with(**fields: int) -> Callable[[pytest.MonkeyPatch], None]:
         patch.setitem(OPERATIONS, abi.VEC_ROUTE_SIGMOID, route)
 
     return mistake
+
+
+def no_groups(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mixture, "_in_groups", lambda flat, packed, best: flat)
+
+
+def not_rotated(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(OPERATIONS, abi.VEC_ROPE, lambda call: None)
+
+
+def latents_not_normed(patch: pytest.MonkeyPatch) -> None:
+    """Norms of other rows than the stream's copy them."""
+    own = OPERATIONS[abi.VEC_RMS_APPLY]
+
+    def apply(call):  # type: ignore[no-untyped-def]
+        c = call.command
+        if c.extra == variant("deepseek_v2").config["hidden_size"]:
+            own(call)
+            return
+        x = call.rows_view(abi.BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+        call.rows_view(abi.BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)[...] = x
+
+    patch.setitem(OPERATIONS, abi.VEC_RMS_APPLY, apply)
+
+
+def heads_with(change: Callable[[np.ndarray, int], np.ndarray]) -> Callable[..., None]:
+    """`change` of the heads of k [rows, heads, columns], of which the first so many are shared."""
+
+    def mistake(patch: pytest.MonkeyPatch) -> None:
+        own = OPERATIONS[abi.VEC_JOIN_HEADS]
+
+        def join(call):  # type: ignore[no-untyped-def]
+            own(call)
+            c = call.command
+            if c.a_line:
+                view = (abi.BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)
+                y = call.rows_view(*view)
+                heads = y.reshape(len(y), -1, c.extra).copy()
+                y[...] = change(heads, c.a_line).reshape(y.shape)
+
+        patch.setitem(OPERATIONS, abi.VEC_JOIN_HEADS, join)
+
+    return mistake
+
+
+def own_first(heads: np.ndarray, shared: int) -> np.ndarray:
+    """Columns without positions come before those with them."""
+    return np.roll(heads, -shared, axis=2)
+
+
+def halves_exchanged(heads: np.ndarray, shared: int) -> np.ndarray:
+    """The second columns of the shared pairs come first."""
+    heads[..., :shared] = heads[:, np.arange(heads.shape[1]) ^ 1, :shared]
+    return heads
+
+
+def of_one_head(heads: np.ndarray, shared: int) -> np.ndarray:
+    """Only the first head has the shared columns."""
+    heads[:, 2:, :shared] = 0
+    return heads
+
+
+def values_not_padded(patch: pytest.MonkeyPatch) -> None:
+    """Heads of v are not followed by zeros."""
+    own = OPERATIONS[abi.VEC_JOIN_HEADS]
+
+    def join(call):  # type: ignore[no-untyped-def]
+        c = call.command
+        if c.a_line or c.extra == c.scalar:
+            own(call)
+            return
+        view = (abi.BANK_ONCHIP, c.x_offset, c.x_stride, c.columns // c.extra * c.first, np.float16)
+        y = call.rows_view(abi.BANK_ONCHIP, c.y_offset, c.y_stride, c.columns, np.float16)
+        y[...] = 0
+        y[:, : view[3]] = call.rows_view(*view)
+
+    patch.setitem(OPERATIONS, abi.VEC_JOIN_HEADS, join)
 
 
 def other_sinks(change: Callable[[F32], F32 | None]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -213,6 +291,13 @@ def biased_weights(patch: pytest.MonkeyPatch) -> None:
         ("glm4_moe", sigmoid_with(b_line=1 | 1 << 16)),  # no groups
         ("glm4_moe", sigmoid_with(scalar=float_bits(1.0))),
         ("glm4_moe", sigmoid_with(first=0)),
+        ("deepseek_v2", no_groups),
+        ("deepseek_v2", not_rotated),
+        ("deepseek_v2", latents_not_normed),
+        ("deepseek_v2", values_not_padded),
+        ("deepseek_v2", heads_with(own_first)),
+        ("deepseek_v3", heads_with(halves_exchanged)),
+        ("glm4_moe_lite", heads_with(of_one_head)),
         ("gpt_oss", other_sinks(lambda sinks: None)),
         ("gpt_oss", other_sinks(lambda sinks: np.roll(sinks, 1))),
         ("gpt_oss", bias_of_the_next),

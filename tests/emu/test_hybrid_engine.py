@@ -1,5 +1,5 @@
-"""Engines of models with recurrences: texts of requests that share prefixes, are preempted, forked,
-drafted for, moved to the host or recovered are those of plain runs."""
+"""Engines of models with recurrences or latent attention: texts of requests that share prefixes,
+are preempted, forked, drafted for, moved to the host or recovered are those of plain runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.few_pages import few_pages
 from tests.recovery_rig import inject
 
 NAMES = ("lfm2", "qwen3_5", "qwen3_next_mixed", "granitemoehybrid", "falcon_h1_plain",
-         "nemotron_h")  # fmt: skip
+         "nemotron_h", "deepseek_v2", "glm4_moe_lite_mixed")  # fmt: skip
 STEM = [(i * i * 7 + 3 * i) % 200 for i in range(75)]
 PROMPTS = [STEM, [*STEM[:70], 1, 2, 3], [*STEM, 9, 9], STEM[:33], [*STEM[:64], *STEM[:40]]]
 GREEDY = SamplingParams(max_tokens=40, ignore_eos=True)
@@ -123,6 +123,19 @@ def test_prompts_that_other_boards_compute(
 ) -> None:
     with Engine(folder_of(name), max_sequences=4, prefill="boards:2", threads=1) as engine:
         assert texts(engine, GREEDY) == plain(name)[0]
+
+
+def test_what_keeps_latents_is_refused(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    socket, what = (
+        f"vllm:{tmp_path}/socket",
+        "keeps latents, where boards keep K and V .*deepseek_v2",
+    )
+    with pytest.raises(RequestError, match=what):
+        Engine(folder_of("deepseek_v2_lite"), prefill=socket, prefill_mode="fast", threads=1)
+    dense = replace(load_config(folder_of("deepseek_v2_lite")), experts=None)
+    options = EngineOptions(folder_of("deepseek_v2_lite"), kernels="rtl")
+    with pytest.raises(RequestError, match="the hardware source has no latent attention"):
+        options.held(dense)
 
 
 def test_what_has_no_state_is_refused(folder_of: Callable[[str], Path]) -> None:

@@ -531,17 +531,17 @@ struct lora_vector {
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
  * gamma/beta has a_bank/b_bank LORA_NO_BANK.
  * ROUTE, ROUTE_CHOSEN, ROUTE_SIGMOID: x is FP32, y on-chip. ADD_GATED: y on-chip.
- * ROUTE, ROUTE_CHOSEN: where b_line is not 0, a choice in groups, b_line as of ROUTE_SIGMOID, by the
- * largest logit of each; where `scalar` is not 0, it is a factor of the weights.
- * ROUTE_SIGMOID: a_line is the FP32 bias of the choice [columns]; b_line the groups and, times
- * 2^16, how many of them a row takes; `first` is 1 where the weights are divided by their sum and
- * 1e-20, 2 where by it and 1e-6, else 0; `scalar` their factor, positive and finite. HEAD_SUMS,
- * RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS
- * writes those of the heads in columns first .. first + columns - 1; without ONE_PLUS, a b_line
- * above 0 takes head_dim's place. RELU: `extra` 2: y = relu(x)^2. SWIGLU: `scalar`, where not 0, is
- * a factor of x, in FP32. JOIN_HEADS: `columns` is that of all heads, `extra` of one head of y; y
- * on-chip. Head h of y has a_line columns of z from (h mod b_line)*a_line on, then `scalar` columns
- * of x from h*first on, then +0; without columns of z a_line and b_line are 0. */
+ * ROUTE, ROUTE_CHOSEN: where b_line is not 0, a choice in groups, b_line as of ROUTE_SIGMOID, by
+ * the largest logit of each; where `scalar` is not 0, it is a factor of the weights. ROUTE_SIGMOID:
+ * a_line is the FP32 bias of the choice [columns]; b_line the groups and, times 2^16, how many of
+ * them a row takes; `first` is 1 where the weights are divided by their sum and 1e-20, 2 where by
+ * it and 1e-6, else 0; `scalar` their factor, positive and finite. HEAD_SUMS, RMS_ROW: `extra` is
+ * d, the columns of all heads; z row = FP32 S[d/head_dim], of which HEAD_SUMS writes those of the
+ * heads in columns first .. first + columns - 1; without ONE_PLUS, a b_line above 0 takes
+ * head_dim's place. RELU: `extra` 2: y = relu(x)^2. SWIGLU: `scalar`, where not 0, is a factor of
+ * x, in FP32. JOIN_HEADS: `columns` is that of all heads, `extra` of one head of y; y on-chip. Head
+ * h of y has a_line columns of z from (h mod b_line)*a_line on, then `scalar` columns of x from
+ * h*first on, then +0; without columns of z a_line and b_line are 0. */
 
 /* What attention adds to the score of logical position p of a row that sees n positions. */
 enum lora_slope {

@@ -51,8 +51,8 @@ static float largest_two(const float *values, uint32_t count) {
     return first + second;
 }
 
-/* taken[expert] of the `extra` largest of `values` in the groups that the row takes, which are those
- * of the largest value(group). */
+/* taken[expert] of the `extra` largest of `values` in the groups that the row takes, which are
+ * those of the largest value(group). */
 static void choose_in_groups(const struct lora_vector *c, const float *values,
                              float (*value)(const float *, uint32_t), bool *taken) {
     uint32_t groups = groups_of(c), each = c->columns / groups;

@@ -30,6 +30,11 @@ order also guarantees that nothing is overwritten too early, for these reasons:
 - `qkv`, `up`, `branch` are written by the MPU. It has either run their reader itself (attention),
   or run a matmul that waited for their reader: SWIGLU and RESIDUAL run on the VFU before the norm,
   or before the gather, that this matmul waits for.
+- Latent attention: `kv_a` and `q_a` are written by the MPU and read by the VFU's norms and
+  JOIN_HEADS, `expanded` by JOIN_HEADS; attention waits for these, and the next layer's matmuls for
+  its `o`. `kv_latent` and `q_latent` (gathered) are read by one matmul each, which attention waits
+  for as well. JOIN_HEADS writes k and v of `qkv` behind the matmul of q. `attended` is written by
+  attention and read by JOIN_HEADS, for which `o` waits.
 - Scratch KV: a layer's attention waits for the layer's KV_STORE. KV_COMMIT is the first command of
   the same unit (DMA), so what lies in pages is of this step before any row is stored or read. Where
   matmuls have memory ports of their own, each layer has a KV_COMMIT, which the DMA unit runs before

@@ -52,6 +52,11 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
             f"prefill {name.text!r}: does not compute the state of layers without attention, as"
             f" {opened.config.architecture} has; use prefill 'boards:N', or none"
         )
+    if opened.config.latent is not None and options.prefill_is_fast:
+        raise RequestError(
+            f"prefill {name.text!r}: keeps latents, where boards keep K and V of each head of"
+            f" {opened.config.architecture}; use prefill 'boards:N', or none"
+        )
     if name.socket is not None:
         scales, context = opened.runner.attention_scales, opened.plan.context
         receiving = ReceivingComputer(name.socket, opened.config, scales, context)
