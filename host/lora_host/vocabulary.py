@@ -31,12 +31,12 @@ def texts_of(file: Any, start: int, end: int, count: int) -> list[str]:
     view, out = ffi.from_buffer(file) + start, ffi.from_buffer("uint8_t[]", room)
     for separator in _SEPARATORS:
         if native.lib().lora_texts_joined(view, count, separator, out):
-            return str(room, "utf-8").split(chr(separator))[:-1]
+            return room.tobytes().decode().split(chr(separator))[:-1]
     found, at = [], start
     for _ in range(count):
         size = int.from_bytes(file[at : at + LEAD], "little")
         at += LEAD + size
-        found.append(str(file[at - size : at], "utf-8"))
+        found.append(bytes(file[at - size : at]).decode())
     return found
 
 
@@ -51,12 +51,11 @@ def token_pairs(
     kinds = np.ascontiguousarray(made, np.uint8)
     values = np.where(np.isnan(scores), -np.inf, scores)
     vocabulary = ffi.new("struct lora_vocabulary *")
-    vocabulary.texts = view = ffi.from_buffer("uint8_t[]", texts)
+    vocabulary.texts = ffi.from_buffer("uint8_t[]", texts)
     vocabulary.scores = ffi.from_buffer("double[]", values)
     vocabulary.made = ffi.from_buffer("uint8_t[]", kinds)
     vocabulary.key, vocabulary.count = secrets.randbits(64), count
     status = native.lib().lora_token_merges(vocabulary, ffi.from_buffer("uint32_t[]", pairs))
-    del view
     if status == 2:
         raise MemoryError(f"{count} tokens")
     if status:

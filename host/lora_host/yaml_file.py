@@ -22,6 +22,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,39})")
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,32}")
 _FLOAT = re.compile(_INTEGER.pattern + r"(\.[0-9]{0,40}([eE][-+]?[0-9]{1,4})?|[eE][-+]?[0-9]{1,4})")
 _INFINITY = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_ALIKE = re.compile(r"[ -$&-;=A-_a-{}~\n]*")  # with other characters libyaml accepts more
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same events, ten times as fast
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
@@ -49,8 +50,9 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
 def parse_yaml(text: str) -> Any:
     """The content of the document in `text`. YamlFault if it is invalid, in the words of the
     parser that every installation has."""
-    with suppress(YamlFault):
-        return _parsed(text, _FAST)
+    if _ALIKE.fullmatch(text):
+        with suppress(YamlFault):
+            return _parsed(text, _FAST)
     return _parsed(text, yaml.SafeLoader)
 
 
