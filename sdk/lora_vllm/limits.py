@@ -54,6 +54,8 @@ def refusals(config: VllmConfig) -> Iterator[str]:
             f"KV cache type {cache.cache_dtype!r}: boards have their own; set one by "
             '--additional-config \'{"kv": "int8-heads"}\''
         )
+    if getattr(cache, "kv_offloading_size", None) is not None:
+        yield "kv_offloading_size: blocks stay on boards; a prefix that left them is computed again"
     speculative = config.speculative_config
     if speculative is not None and speculative.method != "ngram":
         yield f"speculative method {speculative.method!r}: boards verify 'ngram'; see lora serve"
@@ -100,7 +102,14 @@ def apply_limits(config: VllmConfig) -> None:
     config.model_config.max_model_len = plan.context
     cache.block_size = PAGE_POSITIONS
     room = blocks_of(plan)
-    cache.num_gpu_blocks_override = min(room, cache.num_gpu_blocks_override or room)
+    named = cache.num_gpu_blocks_override
+    least = pages_for(plan.context) + 1
+    if named is not None and named < least:
+        raise ValueError(
+            f"num_gpu_blocks_override {named}; expected at least {least}, for one sequence of "
+            f"{plan.context} positions and block 0; name more, or a smaller max_model_len"
+        )
+    cache.num_gpu_blocks_override = min(room, named or room)
     logger.info(
         "boards: %d rows a step, %d sequences, %d positions each, %d KV blocks of %d",
         scheduler.max_num_batched_tokens, plan.max_sequences, plan.context,

@@ -2,9 +2,8 @@
 
     python -m tests.bench.compare_servers MODEL --work DIR [--servers lora vllm-boards ...]
 
-MODEL is a GGUF file of a llama model, which `--work` gets in FP16 as a Hugging Face folder and as
-GGUF, or a Hugging Face folder, which llama-server cannot read. `--work` gets logs and results too.
-Runs in vLLM's environment (docs/vllm.md).
+MODEL is a Hugging Face folder, or a GGUF file of a llama model, of which `--work` gets a folder in
+FP16. `--work` gets logs and results too. Runs in vLLM's environment (docs/vllm.md).
 
 All servers run from the beginning to the end. A round asks each of them once, and begins with
 another one than the round before: what else runs on the machine meets all alike. The table has
@@ -34,7 +33,7 @@ BENCH = (
     "parser = argparse.ArgumentParser()\nadd_cli_args(parser)\nmain(parser.parse_args())\n"
 )
 CONTEXT = 1024
-NAMES = ("lora", "vllm-boards", "vllm-cpu", "vllm-cpu-bf16", "llama-server")
+NAMES = ("lora", "vllm-boards", "vllm-cpu")
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,8 @@ def command(name: str, args: argparse.Namespace, port: int) -> list[str]:
     if name == "lora":
         lora = [sys.executable, "-c", "from lora_sdk.cli.main import main; main()", "serve"]
         return [*lora, *model, "--boards", str(args.boards), "--context", str(CONTEXT), *at]
-    if name == "llama-server":
-        slots, threads = str(args.clients), str(os.cpu_count())
-        words = ["--alias", "model", "--ctx-size", str(CONTEXT * args.clients), "--parallel", slots]
-        return [str(args.llama_server), "--model", str(args.gguf), *words, "-t", threads, *at]
     words = [*API, *model, "--max-model-len", str(CONTEXT), *at]
-    kinds = {"vllm-cpu": "float32", "vllm-cpu-bf16": "bfloat16"}
-    return words if name not in kinds else [*words, "--dtype", kinds[name], "--enforce-eager"]
+    return words if name == "vllm-boards" else [*words, "--dtype", "float32", "--enforce-eager"]
 
 
 def bench(folder: Path, port: int, load: Load, result: Path, seed: int) -> None:
@@ -156,16 +150,12 @@ def print_parts(name: str, runs: Sequence[Figures]) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """The model in the forms that servers read."""
+    """The model as a folder."""
     args.work.mkdir(exist_ok=True)
-    args.folder, args.gguf = args.model, args.work / "model.gguf"
-    if args.model.is_dir():
-        return
-    args.folder = args.work / "folder"
+    args.folder = args.model if args.model.is_dir() else args.work / "folder"
     if not args.folder.is_dir():
-        from tests.bench.server_models import write_f16, write_folder
+        from tests.bench.server_models import write_folder
 
-        write_f16(args.model, args.gguf)
         write_folder(args.model, args.folder)
 
 
@@ -179,12 +169,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--prompt", type=int, default=64)
     parser.add_argument("--new", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--llama-server", type=Path, help="llama.cpp's program")
-    parser.add_argument("--servers", nargs="+", choices=NAMES, default=NAMES[:3])
-    args = parser.parse_args(words)
-    if "llama-server" in args.servers and (args.llama_server is None or args.model.is_dir()):
-        parser.error("llama-server: name its program by --llama-server, and a GGUF file as MODEL")
-    return args
+    parser.add_argument("--servers", nargs="+", choices=NAMES, default=NAMES)
+    return parser.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> None:

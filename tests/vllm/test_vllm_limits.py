@@ -28,6 +28,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"additional_config": {"kv": "int3"}}, "int3"),
     ({"additional_config": {"overlay": "no_such"}}, "no_such"),
     ({"runner": "pooling"}, "runner 'pooling'"),
+    ({"kv_offloading_size": 1.0}, "kv_offloading_size: blocks stay on boards"),
+    ({"num_gpu_blocks_override": 8}, "num_gpu_blocks_override 8; expected at least 33"),
     ({"revision": "v1"}, "revision 'v1': boards read 'main'"),
     ({"hf_overrides": {"num_hidden_layers": 1}}, "hf_overrides: boards read the model's folder"),
 ]  # fmt: skip
