@@ -75,7 +75,6 @@ MISTAKES = {
     ),
     "pieces of two lines are one write": ("lane_pieces", "piece_memory_line == write_line", "1'b1"),
     "what has come is still expected": ("lane_plan", "due <= due - size_t'(length)", "due <= due"),
-    "a line is not read again in another gather": ("line_reads", "if (fresh) known <= 1'b0;", ""),
     "lines have more places than there are": (
         "line_reads", "lines_asked - oldest == (DEPTH_BITS + 1)'(DEPTH)", "1'b0",
     ),
