@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +24,22 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
+
 LAYER = "boards"  # vLLM's one layer of K and V: boards hold those of the model in the same pages
+
+
+def _end_with_parent() -> None:
+    """Where a server is killed, its engine's process ends as by SIGTERM, and holds no boards. An
+    engine in the caller's own process has nothing to watch."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="lora-parent", daemon=True).start()
 
 
 class LoraWorker(WorkerBase):
@@ -29,6 +48,7 @@ class LoraWorker(WorkerBase):
     def init_device(self) -> None:
         """Nothing: boards are opened with the model."""
         self.device = torch.device("cpu")
+        _end_with_parent()
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Open the boards and place the model. Errors of every layer pass through."""

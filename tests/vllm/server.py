@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -78,8 +79,18 @@ class VllmServer:
             assert time.monotonic() < end
             time.sleep(0.1)
 
+    def processes(self) -> dict[int, str]:
+        """Names of the server's processes that run, its own among them."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if os.getpgid(int(folder.name)) == self.process.pid:
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    found[int(folder.name)] = words[0].decode()
+        return found
+
     def end(self) -> None:
         """Kill what is left of it."""
-        if self.process.poll() is None:
+        if self.process.poll() is None or self.processes():
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.daemons import DaemonProcess
 from tests.processes import ROOT
 from tests.recovery_rig import FAULTS
 from tests.vllm.rig import counts, expected, greedy, prompts, vllm_on_boards, worker_of
+from tests.vllm.server import END_S, VllmServer
 
 pytestmark = pytest.mark.vllm
 KINDS = ("link down", "firmware dead", "VFU stuck", "blocks garbled")
@@ -107,3 +109,18 @@ def test_what_is_not_recovered_is_an_error_that_names_the_board() -> None:
             number, *rest = FAULTS["firmware dead"]
             before_step(llm, 5, lambda: emulated.fault(1, number, *rest))
             greedy(llm, prompts(4), 16)
+
+
+def test_a_killed_server_leaves_no_engine_with_the_boards(tmp_path: Path) -> None:
+    server = VllmServer([], tmp_path / "log", LORA_BOARDS="1")
+    try:
+        server.wait()
+        assert "VLLM::EngineCore" in server.processes().values()
+        server.process.kill()
+        server.process.wait()
+        end = time.monotonic() + END_S
+        while server.processes():
+            assert time.monotonic() < end, server.processes()
+            time.sleep(0.2)
+    finally:
+        server.end()
