@@ -148,6 +148,13 @@ def _values(name: str, tensor: str, shape: tuple[int, int]) -> NDArray[np.float3
     return draw.astype(np.float16).astype(np.float32).reshape(shape)
 
 
+LATENT = {
+    "q_a_proj": ("q_a",), "q_b_proj": ("q",),
+    "kv_a_proj_with_mqa": ("kv_a", "k_rope"), "kv_b_proj": ("k", "v"),
+}  # fmt: skip
+"""Of latent attention: modules, and the tensors that have some of their outputs."""
+
+
 def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]]:
     """Canonical name -> (A [rank, inputs], B [outputs, rank], scale), FP32, blocks written out."""
     config = json.loads((path / "adapter_config.json").read_text())
@@ -174,6 +181,9 @@ def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]
         elif last == "input_linear":
             for part, half in zip(("gate", "up"), np.split(b, 2), strict=True):
                 found[f"layer.{layer}.shared.{part}"] = (a, half, scale)
+        elif last in LATENT:
+            for own in LATENT[last]:
+                found[f"layer.{layer}.{own}"] = (a, b, scale)
         else:
             found[f"layer.{layer}.{_canonical(module)}"] = (a, b, scale)
     return found

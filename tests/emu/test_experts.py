@@ -102,7 +102,9 @@ def test_adapters_of_attention_and_shared_experts_give_the_oracles_bytes(
     checkpoint = Checkpoint.open(folder)
     factors = read_factors(variant(name), path)
     for own, (a, b, scale) in factors.items():
-        factors[own] = a, b[checkpoint.source(own).outputs], scale  # as boards rotate them
+        source = checkpoint.source(own)  # outputs as boards rotate them
+        rows = source.order if checkpoint.config.latent is None else source.outputs
+        factors[own] = a, b if rows is None else b[list(rows)], scale
     want = Adapted(checkpoint.config, load_weights(checkpoint), factors).logits(tokens)
     for boards, mode in ((1, "auto"), (2, "s")):
         with open_runner(folder, boards, adapters=AdapterOptions(1, 16, mode=mode)) as runner:
