@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from lora_host.errors import RequestError
-from lora_sdk.kv.kv_sequence import held
+from lora_sdk.kv.pages import held
 from lora_sdk.step.step import build_rows
 from tests.scripted import Bench
 from tests.sharing import text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
+from lora_sdk.kv.pages import PAGE_POSITIONS, pages_for
 from lora_vllm.prefill_source import PrefillSource
 from lora_vllm.selection import options_for
 

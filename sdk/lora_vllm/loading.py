@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vllm.v1.outputs import KVConnectorOutput
 
 from lora_host.errors import LoraError
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kv_transfer import KvTransfer
+from lora_sdk.kv.pages import PAGE_POSITIONS, pages_for
 from lora_sdk.prefill.filling import Filling
 from lora_sdk.prefill.job import Job
 from lora_sdk.prefill.opening import check_worker, open_worker

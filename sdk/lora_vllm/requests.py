@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from vllm.sampling_params import SamplingType
 
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kv_transfer import of_pages
+from lora_sdk.kv.pages import PAGE_POSITIONS, pages_for
 from lora_vllm.boards import Boards, Chunk
 
 if TYPE_CHECKING:

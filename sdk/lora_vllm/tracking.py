@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
 
 from lora_sdk.arguments.prefill_name import NAME
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 from lora_sdk.prefill.shared_kv import digest_of
 
 if TYPE_CHECKING:

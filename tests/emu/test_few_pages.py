@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lora_sdk import BeamSearchParams, Result, SamplingParams
-from lora_sdk.kv.kv_sequence import pages_for
+from lora_sdk.kv.pages import pages_for
 from tests.few_pages import few_pages
 from tests.recovery_rig import Folders, mixed, opened, write_folders
 

@@ -1,5 +1,5 @@
-"""A family with an elementwise operation that the package does not know, both of this file: the
-same bytes over boards and kernels, near float64, calibrated and timed, without a row of a table."""
+"""A family of two kinds of layers with an elementwise operation that the package does not know, both
+of this file: the same bytes over boards and kernels, near float64, calibrated and timed, without a row of a table."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Stretch(Elementwise):
 
 
 class Description(block.Description):
-    """Each activation is stretched."""
+    """The activation of every second layer is stretched."""
 
     def layer(self, layer: int) -> Iterator[Operation]:
         for operation in super().layer(layer):
             yield operation
-            if isinstance(operation, Activate):
+            if isinstance(operation, Activate) and layer % 2:
                 yield Stretch(layer=layer, target=operation.target)
 
 
@@ -84,7 +84,8 @@ class Family:
 
 class Stretched(Reference):
     def linear(self, x: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-        return super().linear(x * (1 + STRETCH) if name.endswith("fc_out") else x, name)
+        stretched = name.endswith("fc_out") and int(name.split(".")[2]) % 2
+        return super().linear(x * (1 + STRETCH) if stretched else x, name)
 
 
 @pytest.fixture
@@ -122,5 +123,5 @@ def test_it_is_timed(folder: Path) -> None:
     found = step_ops(machine, config, 1, steps.decode(300))
     plain = step_ops(machine, replace(config, architecture="made_up"), 1, steps.decode(300))
     more = Counter(op.what for op in found) - Counter(op.what for op in plain)
-    assert more == {"stretch": config.layers}
+    assert more == {"stretch": config.layers // 2}
     assert schedule(found).cycles > schedule(plain).cycles

@@ -12,7 +12,7 @@ import pytest
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
-from lora_sdk.kv.kv_sequence import RETURNED
+from lora_sdk.kv.pages import RETURNED
 from lora_sdk.opening.speculation_options import SpeculationOptions
 from lora_sdk.step.tree_shape import TreeShape
 from tests.recovery_rig import Disturbed, inject, texts

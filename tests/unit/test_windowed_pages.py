@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import RequestError
-from lora_sdk.kv.kv_sequence import RETURNED, KvSequence, held, pages_for
+from lora_sdk.kv.pages import RETURNED, KvSequence, held, pages_for
 from tests.cache_calls import check_random_calls, feed, in_window, sees
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens
 from tests.sharing import Sharing, text

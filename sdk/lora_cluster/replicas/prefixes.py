@@ -9,7 +9,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 
 
 def page_names(tokens: Sequence[int], adapter: str | None, salt: str | None) -> list[bytes]:

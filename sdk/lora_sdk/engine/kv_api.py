@@ -14,8 +14,8 @@ from lora_host.errors import RequestError
 from lora_sdk.engine.turns import FairLock
 from lora_sdk.kv.key_columns import board_columns, file_columns
 from lora_sdk.kv.kv_arrays import KvArrays, check_arrays, static_scales
-from lora_sdk.kv.kv_sequence import RETURNED
 from lora_sdk.kv.kv_transfer import KvTransfer
+from lora_sdk.kv.pages import RETURNED
 from lora_sdk.text.tokenizer import check_token_ids
 
 if TYPE_CHECKING:

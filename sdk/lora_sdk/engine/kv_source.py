@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from lora_host.errors import LoraError
 from lora_sdk.engine.handover import Handover
 from lora_sdk.kv.kv_arrays import KvArrays
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kv_statistics import PrefixCounts
 from lora_sdk.kv.kv_transfer import of_pages
 from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.kv.pages import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.prefix_index import page_digests, root_digest
 from lora_sdk.prefill.job import Job, Part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lora_sdk.engine.kv_source import MigratedKv
-from lora_sdk.kv.kv_sequence import RETURNED
+from lora_sdk.kv.pages import RETURNED
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots

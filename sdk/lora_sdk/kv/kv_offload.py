@@ -9,7 +9,7 @@ from typing import Protocol
 from lora_host.errors import LoraError
 from lora_sdk.kv.host_pages import HostPages
 from lora_sdk.kv.kv_arrays import KvArrays, joined_positions
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 from lora_sdk.kv.prefix_index import Entry
 
 _log = logging.getLogger("lora_sdk.kv_offload")

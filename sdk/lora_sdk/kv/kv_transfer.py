@@ -14,7 +14,7 @@ from lora_host.errors import TransportError
 from lora_host.placing import Range, crc32
 from lora_sdk.kv.kv_arrays import KvArrays, joined
 from lora_sdk.kv.kv_blocks import Bytes, pack, unpack
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 from lora_sdk.plan.kv import KvLayout
 
 if TYPE_CHECKING:

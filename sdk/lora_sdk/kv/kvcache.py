@@ -19,18 +19,19 @@ from lora_host.errors import RequestError
 from lora_sdk.kv.header_queue import Header, HeaderQueue, KvOp, SlotPool
 from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_offload import KvOffload
-from lora_sdk.kv.kv_sequence import (
+from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
+from lora_sdk.kv.pages import (
     PAGE_POSITIONS,
     RETURNED,
     KvSequence,
+    PagePool,
+    PageTables,
     PendingWrites,
     Uncommitted,
     held,
     pages_for,
     rows_lost,
 )
-from lora_sdk.kv.kv_statistics import KvUse, PrefixCounts
-from lora_sdk.kv.pages import PagePool, PageTables
 from lora_sdk.kv.prefix_cache import PrefixCache, PrefixHits
 from lora_sdk.kv.reorder import copies, has_pages, reorder
 

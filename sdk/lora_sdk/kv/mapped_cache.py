@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from lora_host.errors import PlacementError, RequestError
 from lora_sdk.kv.kv_arrays import KvArrays
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kvcache import KvCache, SequenceObserver
-from lora_sdk.kv.pages import PagePool
+from lora_sdk.kv.pages import PAGE_POSITIONS, PagePool, pages_for
 
 
 class CallersPages(PagePool):

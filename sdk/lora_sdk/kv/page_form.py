@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lora_sdk.kv.kv_arrays import KvArrays
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 from lora_sdk.model.kv_formats import KvKind, kv_format
 
 

@@ -8,8 +8,7 @@ from itertools import groupby
 from lora_sdk.kv.header_queue import HeaderQueue, KvOp
 from lora_sdk.kv.kv_arrays import KvArrays
 from lora_sdk.kv.kv_offload import KvOffload
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, RETURNED, KvSequence
-from lora_sdk.kv.pages import PagePool, PageTables
+from lora_sdk.kv.pages import PAGE_POSITIONS, RETURNED, KvSequence, PagePool, PageTables
 from lora_sdk.kv.prefix_index import page_digest
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lora_sdk.kv.header_queue import HeaderQueue, KvOp
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, KvSequence, held, pages_for
-from lora_sdk.kv.pages import PagePool, PageTables
+from lora_sdk.kv.pages import PAGE_POSITIONS, KvSequence, PagePool, PageTables, held, pages_for
 
 
 def reorder(

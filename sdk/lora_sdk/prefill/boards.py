@@ -9,9 +9,9 @@ from functools import partial
 
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.kv.kv_limits import kv_limits
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
 from lora_sdk.kv.kv_transfer import KvTransfer
 from lora_sdk.kv.kvcache import KvCache
+from lora_sdk.kv.pages import PAGE_POSITIONS
 from lora_sdk.opening.opening import open_model
 from lora_sdk.opening.options import EngineOptions
 from lora_sdk.opening.worker_name import WorkerName

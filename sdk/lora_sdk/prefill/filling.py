@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS, pages_for
 from lora_sdk.kv.kv_transfer import of_pages
+from lora_sdk.kv.pages import PAGE_POSITIONS, pages_for
 from lora_sdk.prefill.job import joined_parts
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host.placing import crc32
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 
 MAX_LINE = 1024
 MAX_LAYERS, MAX_HEADS, MAX_HEAD, MAX_POSITIONS = 1024, 1024, 1024, 1 << 22

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from lora_sdk.kv.kv_sequence import PAGE_POSITIONS
+from lora_sdk.kv.pages import PAGE_POSITIONS
 
 if TYPE_CHECKING:
     from lora_host.records import EccCounts
