@@ -1,5 +1,6 @@
-"""A family of two kinds of layers with an elementwise operation that the package does not know, both
-of this file: the same bytes over boards and kernels, near float64, calibrated and timed, without a row of a table."""
+"""A family of two kinds of layers with an elementwise operation that the package does not know, all
+of it in this file: the same bytes over boards and kernels, near float64, calibrated and timed,
+without a row of a table."""
 
 from __future__ import annotations
 
