@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
 from lora_sdk import Engine, SamplingParams
-from lora_sdk.engine.embedding import Pool
+from lora_sdk.engine.requests import Pool
 from lora_sdk.kv.header_queue import KvOp
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.adapters import AdapterOptions

@@ -193,7 +193,7 @@ def test_what_a_program_leaves_is_taken_by_the_next(
     """The daemon ends with the program's actor, and another actor serves the same boards."""
     import ray
 
-    from lora_cluster.replicas.daemons import daemons_for
+    from lora_cluster.replicas.pool import daemons_for
     from lora_cluster.replicas.replica import ReplicaOptions
 
     monkeypatch.setattr("lora_cluster.replicas.daemon_calls.NAME_SECONDS", 0.0)
@@ -212,7 +212,7 @@ def test_what_a_program_leaves_is_taken_by_the_next(
 
 
 def test_what_cannot_be_served_is_told(connection: None, nodes: RayNodes) -> None:
-    from lora_cluster.replicas.daemons import daemons_for
+    from lora_cluster.replicas.pool import daemons_for
     from lora_cluster.replicas.replica import ReplicaOptions
 
     with pytest.raises(RequestError, match=r"no node declares the board daemon tcp:nobody:1"):

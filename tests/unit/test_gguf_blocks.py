@@ -12,7 +12,7 @@ from lora_host.errors import ModelError
 from lora_sdk.gguf.blocks import BlockArray, TensorType, check_readable, tensor_type
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.columns import Int4Columns
-from lora_sdk.model.quantization import without_blocks
+from lora_sdk.model.spec import without_blocks
 from tests.drive import Driver, open_runner
 from tests.gguf_files import Types, matrices_as, write_gguf
 from tests.oracle import Oracle, load_weights

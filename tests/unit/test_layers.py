@@ -6,8 +6,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from graphlib import TopologicalSorter
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,9 @@ DOORS = {  # modules of a package itself
     "lora_cluster": {"__init__.py"},
     "lora_lab": {"__init__.py", "product.py"},
 }
+
+
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def part_of(module: str) -> str | None:
@@ -80,6 +83,49 @@ def test_an_upward_import_is_found() -> None:
 
 def test_the_allowed_arrows_have_no_cycle() -> None:
     assert list(TopologicalSorter(ALLOWED).static_order())
+
+
+def heads(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is not inside a function, imports under TYPE_CHECKING among it."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+            yield from heads(node)
+
+
+def arrows(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """The modules that each module imports at its head, by name."""
+    found: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        lines = (one for one in heads(ast.parse(source)) if isinstance(one, IMPORTS))
+        names = [name for line in lines for name in imports(line)]
+        found[module] = {
+            known for name in names for known in (name, name.rpartition(".")[0])
+            if known in sources and known != module
+        }  # fmt: skip
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    """Nor in a circle, for type annotations too."""
+    files = [path for name in PACKAGES for path in (SDK / name).rglob("*.py")]
+    names = {".".join(path.relative_to(SDK).with_suffix("").parts): path for path in files}
+    sources = {
+        name: path.read_text(encoding="utf-8")
+        for name, path in names.items()
+        if path.name != "__init__.py"
+    }
+    assert len(sources) > 600
+    assert list(TopologicalSorter(arrows(sources)).static_order())
+
+
+def test_a_circle_of_annotations_is_found() -> None:
+    typed = "if TYPE_CHECKING:\n    from lora_sdk.b import B"
+    planted = {"lora_sdk.a": typed, "lora_sdk.b": "from lora_sdk.a import A"}
+    with pytest.raises(CycleError):
+        list(TopologicalSorter(arrows(planted)).static_order())
+    late = "def late():\n    from lora_sdk.b import B"
+    assert arrows({**planted, "lora_sdk.a": late})["lora_sdk.a"] == set()
 
 
 def test_the_product_needs_no_other_package() -> None:

@@ -22,8 +22,8 @@ from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
-from lora_sdk.model.quantization import with_kv_cache
 from lora_sdk.model.shapes import shape_config
+from lora_sdk.model.spec import with_kv_cache
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.placement import make_plan

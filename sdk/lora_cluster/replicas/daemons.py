@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import ray
-
-from lora_cluster.replicas.daemon_boards import BoardPlace, DaemonBoards, chosen_boards, declared
+from lora_cluster.replicas.daemon_boards import BoardPlace, DaemonBoards
 from lora_cluster.replicas.daemon_calls import SILENT, DaemonCalls
 from lora_host.errors import TransportError
 
 if TYPE_CHECKING:
     from lora_cluster.replicas.messages import DaemonState
-    from lora_cluster.replicas.replica import ReplicaOptions
     from lora_sdk.opening.options import Progress
 
 START_SECONDS = 120.0  # for a node with room, and for real boards to be opened
@@ -102,19 +99,6 @@ class Daemons:
             with ThreadPoolExecutor(len(self._calls)) as executor:
                 list(executor.map(DaemonCalls.stop, self._calls))
         self._calls = []
-
-
-def daemons_for(count: int, options: ReplicaOptions) -> Daemons:
-    """The daemons that `options` name, for so many replicas, of the connected cluster's nodes.
-    RequestError: see `chosen_boards`."""
-    known = declared(ray.nodes(), options.kind)
-    boards = chosen_boards(options.daemons, known, options.kind, count, options.boards)
-    words = []
-    for name, default in (("overlay", None), ("kernels", "native")):
-        value = options.engine.get(name, default)
-        if value != default:
-            words += [f"--{name}", str(value)]
-    return Daemons(boards, words)
 
 
 def _silent(address: str, state: DaemonState | None) -> str:

@@ -13,7 +13,8 @@ import ray
 
 from lora_cluster.dispatch.fleet import Fleet
 from lora_cluster.replicas.adapter_registry import AdapterRegistry
-from lora_cluster.replicas.daemons import Daemons, Span, daemons_for
+from lora_cluster.replicas.daemon_boards import chosen_boards, declared
+from lora_cluster.replicas.daemons import Daemons, Span
 from lora_cluster.replicas.node_boards import resource
 from lora_cluster.replicas.replica import Replica, ReplicaOptions
 from lora_cluster.replicas.routing import Router
@@ -204,3 +205,16 @@ def check_room(count: int, options: ReplicaOptions) -> None:
             "or start more nodes with lora ray start",
             usage=False,
         )
+
+
+def daemons_for(count: int, options: ReplicaOptions) -> Daemons:
+    """The daemons that `options` name, for so many replicas, of the connected cluster's nodes.
+    RequestError: see `chosen_boards`."""
+    known = declared(ray.nodes(), options.kind)
+    boards = chosen_boards(options.daemons, known, options.kind, count, options.boards)
+    words = []
+    for name, default in (("overlay", None), ("kernels", "native")):
+        value = options.engine.get(name, default)
+        if value != default:
+            words += [f"--{name}", str(value)]
+    return Daemons(boards, words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
 from lora_lab.timing.design_fields import check_fields
-from lora_lab.timing.facts import DATA, only_known, resolved
+from lora_lab.timing.facts import DATA, BoardFacts, board_facts, only_known, resolved
 from lora_lab.timing.wide_card import wide_names
 
 
@@ -227,3 +227,18 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
         made["link"] = _link(made["link"], f"design {name}: link")
     check_fields(kind, made, f"design {name}")
     return kind(**made)
+
+
+def facts_of(design: Design, board: str) -> BoardFacts:
+    """The board with the memory's peak that the design assumes."""
+    assumed = design.memory_bytes_per_second
+    facts = board_facts(board)
+    return replace(facts, bytes_per_second=assumed) if assumed else facts
+
+
+def memory_note(design: Design, board: str) -> tuple[str, ...]:
+    """What a report says of an assumed peak of the memory; nothing where it is the board's."""
+    if not design.memory_bytes_per_second:
+        return ()
+    assumed, given = design.memory_bytes_per_second / 1e9, board_facts(board).bytes_per_second / 1e9
+    return (f"memory of {assumed:g} GB/s is assumed: the {board}'s has {given:g}",)

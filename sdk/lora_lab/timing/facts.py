@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
-
-if TYPE_CHECKING:
-    from lora_lab.timing.designs import Design
 
 DATA = Path(__file__).resolve().parent / "data"
 MAX_PARAMETERS = 12
@@ -140,21 +137,6 @@ def board_facts(name: str) -> BoardFacts:
     if name not in _boards():
         raise RequestError(f"board {name!r} is not known; {did_you_mean(name, board_names())}")
     return _boards()[name]
-
-
-def facts_of(design: Design, board: str) -> BoardFacts:
-    """The board with the memory's peak that the design assumes."""
-    assumed = design.memory_bytes_per_second
-    facts = board_facts(board)
-    return replace(facts, bytes_per_second=assumed) if assumed else facts
-
-
-def memory_note(design: Design, board: str) -> tuple[str, ...]:
-    """What a report says of an assumed peak of the memory; nothing where it is the board's."""
-    if not design.memory_bytes_per_second:
-        return ()
-    assumed, given = design.memory_bytes_per_second / 1e9, board_facts(board).bytes_per_second / 1e9
-    return (f"memory of {assumed:g} GB/s is assumed: the {board}'s has {given:g}",)
 
 
 @cache

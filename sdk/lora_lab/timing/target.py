@@ -11,8 +11,16 @@ from lora_host.naming import counted, did_you_mean
 from lora_lab.timing import step as steps
 from lora_lab.timing.adapter_ops import AdapterUse
 from lora_lab.timing.counted_attention import Case, attention_note
-from lora_lab.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
-from lora_lab.timing.facts import Draft, drafts, facts_of, memory_note
+from lora_lab.timing.designs import (
+    ArrayDesign,
+    Design,
+    StreamDesign,
+    design_names,
+    facts_of,
+    load_design,
+    memory_note,
+)
+from lora_lab.timing.facts import Draft, drafts
 from lora_lab.timing.fit import unbuilt_note
 from lora_lab.timing.layout import Layout
 from lora_lab.timing.machine import machine_of

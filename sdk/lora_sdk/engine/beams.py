@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,22 @@ from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.kv.kvcache import KvCache
 from lora_sdk.sampling.beam_search import Beam, BeamSearch
 
-if TYPE_CHECKING:
-    from lora_sdk.engine.scheduler import RunningSequence
-
 Logits = NDArray[np.float32]
 
 
+class Track(Protocol):
+    """What a group needs of the scheduler's RunningSequence."""
+
+    sequence: int
+    computed: int
+    sample: Sample
+
+
+T = TypeVar("T", bound=Track)
+
+
 @dataclass(eq=False)  # compared by identity
-class BeamGroup:
+class BeamGroup(Generic[T]):
     """The running beams of a search. `tracks[i]` holds beam i of `search.beams`. Tracks beyond them
     keep their sequences for later beams and compute nothing.
 
@@ -29,7 +37,7 @@ class BeamGroup:
     sequence, of the tokens that its beams have in common."""
 
     search: BeamSearch
-    tracks: list[RunningSequence]
+    tracks: list[T]
     reordered: bool = True  # whether the sequences are those of the search's beams
     rebuilding: bool = field(init=False)  # the beams' common tokens are being computed
     _logits: dict[int, Logits] = field(default_factory=dict)  # by beam
@@ -37,7 +45,7 @@ class BeamGroup:
     def __post_init__(self) -> None:
         self.rebuilding = bool(self.search.beams[0].tokens)
 
-    def collect(self, track: RunningSequence, logits: Logits) -> bool:
+    def collect(self, track: T, logits: Logits) -> bool:
         """Keep the logits FP32 [V] of a beam whose row has run. Whether it was the last beam."""
         self._logits[self.tracks.index(track)] = np.array(logits)
         return len(self._logits) == len(self.search.beams)
@@ -66,14 +74,14 @@ class BeamGroup:
         self.tracks = tracks
         self.assign()
 
-    def _assigned(self) -> list[RunningSequence]:
+    def _assigned(self) -> list[T]:
         """The tracks in the order of the beams, then those that no beam uses. A beam whose sequence
         another one already continues takes the sequence of a beam that ended."""
         beams, old = self.search.beams, self.tracks
         parents = {beam.parent for beam in beams}
         unused = [track for index, track in enumerate(old) if index not in parents]
         taken: set[int] = set()
-        tracks: list[RunningSequence] = []
+        tracks: list[T] = []
         for beam in beams:
             tracks.append(unused.pop(0) if beam.parent in taken else old[beam.parent])
             taken.add(beam.parent)

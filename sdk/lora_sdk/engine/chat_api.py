@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lora_sdk.engine.requests import OnDelta
 from lora_sdk.sampling import SamplingParams
@@ -13,15 +13,31 @@ from lora_sdk.text.chat import Message, check_messages, find_template, render
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lora_sdk.engine.engine import Engine
     from lora_sdk.text.tokenizer import Tokenizer
+
+
+class Generates(Protocol):
+    """What chat needs of an engine: its methods as Engine describes them."""
+
+    @property
+    def model_path(self) -> Path: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def generate(self) -> Callable[..., Any]: ...
+    @property
+    def stream(self) -> Callable[..., Iterator[Delta]]: ...
+    @property
+    def agenerate(self) -> Callable[..., Any]: ...
+    @property
+    def astream(self) -> Callable[..., AsyncGenerator[Delta, None]]: ...
 
 
 class ChatApi:
     """Chat with one engine. Messages are objects of {'role', 'content'}. ModelError if the model
     has no chat template. `fields`: those of SamplingParams, as for `generate`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Generates) -> None:
         self._engine = engine
 
     def chat(

@@ -6,59 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
 from lora_sdk.arguments.option import ArgumentError
+from lora_sdk.engine.requests import Pool, Request, Vector
 from lora_sdk.engine.submission import Prompt, prompts_of
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from lora_sdk.engine.generator import Generator
-    from lora_sdk.engine.requests import Request
     from lora_sdk.engine.submission import RequestMaker
     from lora_sdk.plan.model_plan import Plan
 
 POOLINGS = ("last", "mean")
-
-Vector = NDArray[np.float32]
-
-
-class Pool:
-    """The final hidden states of one prompt of `tokens` tokens, as they are computed. Those of
-    positions that are known already change nothing: a request that was interrupted begins again."""
-
-    def __init__(self, pooling: str, tokens: int, normalize: bool) -> None:
-        self._mean = pooling == "mean"
-        self._tokens = tokens
-        self._normalize = normalize
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin again."""
-        self._next = 0 if self._mean else self._tokens - 1
-        self._sum: NDArray[np.float64] | None = None
-
-    def wanted(self, start: int, count: int) -> list[int]:
-        """Which of `count` positions from `start` on need their state: indices among them."""
-        return [i for i in range(count) if self._next <= start + i < self._tokens]
-
-    def add(self, position: int, state: NDArray[np.float16]) -> None:
-        """FP16 [d] of a position, in ascending order."""
-        if position == self._next:
-            wide = state.astype(np.float64)
-            self._sum = 0.0 + wide if self._sum is None else self._sum + wide
-            self._next += 1
-
-    def vector(self) -> Vector:
-        """FP32 [d], once every state is known."""
-        assert self._sum is not None and self._next == self._tokens
-        pooled = self._sum / float(self._tokens if self._mean else 1)
-        if self._normalize:
-            square = float(np.add.accumulate(pooled * pooled)[-1])  # sequential
-            if square > 0:
-                pooled = pooled / np.sqrt(square)
-        return pooled.astype(np.float32)
 
 
 class EmbeddingApi:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.sampling.beam_search import BeamSearch
 from lora_sdk.sampling.logprobs import PositionLogprobs
@@ -16,7 +19,6 @@ from lora_sdk.text.streaming import TextStream
 
 if TYPE_CHECKING:
     from lora_host.errors import LoraError
-    from lora_sdk.engine.embedding import Pool
     from lora_sdk.engine.kv_source import MigratedKv
 
 OnDelta = Callable[[Delta], object]
@@ -107,6 +109,46 @@ class Sample:
         if self._text.matched is not None and reason == "length":  # held-back text completed it
             self.finish_reason, self.stop_reason = "stop", self._text.matched
         return rest
+
+
+Vector = NDArray[np.float32]
+
+
+class Pool:
+    """The final hidden states of one prompt of `tokens` tokens, as they are computed. Those of
+    positions that are known already change nothing: a request that was interrupted begins again."""
+
+    def __init__(self, pooling: str, tokens: int, normalize: bool) -> None:
+        self._mean = pooling == "mean"
+        self._tokens = tokens
+        self._normalize = normalize
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._next = 0 if self._mean else self._tokens - 1
+        self._sum: NDArray[np.float64] | None = None
+
+    def wanted(self, start: int, count: int) -> list[int]:
+        """Which of `count` positions from `start` on need their state: indices among them."""
+        return [i for i in range(count) if self._next <= start + i < self._tokens]
+
+    def add(self, position: int, state: NDArray[np.float16]) -> None:
+        """FP16 [d] of a position, in ascending order."""
+        if position == self._next:
+            wide = state.astype(np.float64)
+            self._sum = 0.0 + wide if self._sum is None else self._sum + wide
+            self._next += 1
+
+    def vector(self) -> Vector:
+        """FP32 [d], once every state is known."""
+        assert self._sum is not None and self._next == self._tokens
+        pooled = self._sum / float(self._tokens if self._mean else 1)
+        if self._normalize:
+            square = float(np.add.accumulate(pooled * pooled)[-1])  # sequential
+            if square > 0:
+                pooled = pooled / np.sqrt(square)
+        return pooled.astype(np.float32)
 
 
 @dataclass

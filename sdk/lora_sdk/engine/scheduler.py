@@ -109,7 +109,7 @@ class RunningSequence:
     siblings: list[Sample] = field(default_factory=list)  # forked once the prompt is computed
     pages: int = 0
     draft: SequenceDraft | None = None
-    beams: BeamGroup | None = None  # the group that it belongs to: scheduled and ended as one
+    beams: BeamGroup[RunningSequence] | None = None  # its group: scheduled and ended as one
 
     @property
     def streaming(self) -> bool:
@@ -367,9 +367,9 @@ class Scheduler:
         if self._cache.is_open(track.sequence):
             self._cache.close(track.sequence)
 
-    def searches(self) -> list[BeamGroup]:
+    def searches(self) -> list[BeamGroup[RunningSequence]]:
         """The running beam searches."""
-        found: dict[int, BeamGroup] = {}
+        found: dict[int, BeamGroup[RunningSequence]] = {}
         for track in self.running:
             if track.beams is not None:
                 found[id(track.beams)] = track.beams

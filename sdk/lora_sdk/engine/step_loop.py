@@ -348,7 +348,7 @@ class StepLoop:
             self._drop(track.request, error)
 
     def _after_beam(
-        self, track: RunningSequence, group: BeamGroup, logits: NDArray[np.float32]
+        self, track: RunningSequence, group: BeamGroup[RunningSequence], logits: NDArray[np.float32]
     ) -> None:
         """Once all beams of the group have run: continue the search, or end the request."""
         if group.rebuilding:  # what the beams have in common is computed

@@ -31,7 +31,7 @@ from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
 if TYPE_CHECKING:
-    from lora_sdk.model.config import Family
+    from lora_sdk.model.families.registry import Family
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_sdk.model.kv_formats import KvFormat, KvKind, kv_format
-from lora_sdk.model.weight_formats import GROUPS, W4A16, WeightFormat, weight_format
-
-if TYPE_CHECKING:
-    from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.weight_formats import GROUPS, WeightFormat, weight_format
 
 
 @dataclass(frozen=True)
@@ -187,45 +184,30 @@ def with_kv(found: Quantization | None, kv: KvKind | None) -> Quantization | Non
     return replace(found, kv=kv) if found else Quantization("fp16", kv=kv)
 
 
-def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
-    """A model's configuration with another type of KV cache; None keeps it."""
-    return replace(config, quantization=with_kv(config.quantization, kv))
+class Quantized(Protocol):
+    """What is asked of a model's configuration."""
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """None: FP16."""
+
+    @property
+    def layers(self) -> int:
+        """How many there are."""
 
 
-def without_blocks(config: ModelConfig) -> ModelConfig:
-    """A model's configuration with matrices in blocks of GGUF files as FP16, of Q4_0 as W4A16."""
-    found = config.quantization
-    if found is None or not any(form.weights.gguf for form in found.all_formats):
-        return config
-    formats = {
-        name: MatrixFormat(W4A16.name, 32) if form.kind == "q4_0" else form
-        for name, form in found.formats.items()
-    }
-    kept = {name: form for name, form in formats.items() if form.weights.gguf is None}
-    rest = replace(found, formats=kept, tokens=FP16)
-    return replace(config, quantization=rest if rest.quantized else None)
-
-
-def dequantized_blocks(config: ModelConfig) -> ModelConfig:
-    """A model's configuration with matrices in blocks of GGUF files as FP16, of every kind."""
-    found = config.quantization
-    if found is None or any(form.weights.gguf is None for form in found.formats.values()):
-        return config
-    return replace(config, quantization=None)
-
-
-def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
+def format_of(config: Quantized, names: Iterable[str]) -> MatrixFormat:
     """The format of one matmul of a model, whose columns are those of the matrices `names`."""
     found = config.quantization
     return FP16 if found is None else found.fused(names)
 
 
-def tokens_of(config: ModelConfig) -> MatrixFormat:
+def tokens_of(config: Quantized) -> MatrixFormat:
     """The format of a model's token table."""
     return FP16 if config.quantization is None else config.quantization.tokens
 
 
-def kv_of(config: ModelConfig) -> KvFormat:
+def kv_of(config: Quantized) -> KvFormat:
     """How a model's K and V are stored."""
     return kv_format("fp16" if config.quantization is None else config.quantization.kv)
 
@@ -281,7 +263,7 @@ def check_scale(what: str, value: np.float32 | None) -> np.float32:
     return value
 
 
-def unit_scales(config: ModelConfig) -> ActivationScales:
+def unit_scales(config: Quantized) -> ActivationScales:
     """1 for every scale: for planning and timing without a checkpoint."""
     found = config.quantization
     if found is None:

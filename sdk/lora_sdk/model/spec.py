@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from lora_host import abi
-from lora_sdk.model.quantization import Quantization
+from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.model.quantization import FP16, MatrixFormat, Quantization, with_kv
+from lora_sdk.model.weight_formats import W4A16
 
 PAGE_POSITIONS: int = abi.TILE_POSITIONS
 FP16_BYTES, FP32_BYTES = 2, 4
@@ -296,3 +298,30 @@ class ModelConfig:
         """The same rounded once to FP32."""
         rounded: np.float32 = np.float32(self.attention_factor(layer))
         return rounded
+
+
+def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
+    """A model's configuration with another type of KV cache; None keeps it."""
+    return replace(config, quantization=with_kv(config.quantization, kv))
+
+
+def without_blocks(config: ModelConfig) -> ModelConfig:
+    """A model's configuration with matrices in blocks of GGUF files as FP16, of Q4_0 as W4A16."""
+    found = config.quantization
+    if found is None or not any(form.weights.gguf for form in found.all_formats):
+        return config
+    formats = {
+        name: MatrixFormat(W4A16.name, 32) if form.kind == "q4_0" else form
+        for name, form in found.formats.items()
+    }
+    kept = {name: form for name, form in formats.items() if form.weights.gguf is None}
+    rest = replace(found, formats=kept, tokens=FP16)
+    return replace(config, quantization=rest if rest.quantized else None)
+
+
+def dequantized_blocks(config: ModelConfig) -> ModelConfig:
+    """A model's configuration with matrices in blocks of GGUF files as FP16, of every kind."""
+    found = config.quantization
+    if found is None or any(form.weights.gguf is None for form in found.formats.values()):
+        return config
+    return replace(config, quantization=None)

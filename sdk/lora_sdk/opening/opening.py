@@ -71,8 +71,8 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
     from lora_host.overlay import load_overlay
     from lora_host.selection import check_kinds
     from lora_sdk.model.config import load_config
-    from lora_sdk.model.quantization import with_kv_cache
     from lora_sdk.model.rope import at_context
+    from lora_sdk.model.spec import with_kv_cache
     from lora_sdk.plan.overlay_choice import choose_overlay, held_by
     from lora_sdk.plan.placement import make_plan
     from lora_sdk.plan.topology import route

@@ -326,7 +326,7 @@ class EngineOptions:
         files, so an overlay that lists them is chosen for emulated units alone. RequestError: on
         other boards, what no hardware source has units for, NOT_IN_SOURCE."""
         from lora_host.device_uri import board_type
-        from lora_sdk.model.quantization import without_blocks
+        from lora_sdk.model.spec import without_blocks
 
         emulated = all(board_type(uri) == "emulated" for uri in self.uris)
         modelled = emulated and self.kernels != "rtl"

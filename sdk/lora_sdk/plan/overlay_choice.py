@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay, overlay_names
 from lora_sdk.model.block import describe
-from lora_sdk.model.quantization import kv_of, without_blocks
+from lora_sdk.model.quantization import kv_of
+from lora_sdk.model.spec import without_blocks
 from lora_sdk.model.weight_formats import GGUF
 from lora_sdk.plan.formats import check_matmuls, matmul_format
 

@@ -14,8 +14,8 @@ from lora_sdk import __version__
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
-from lora_sdk.model.quantization import dequantized_blocks, routes
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.quantization import routes
+from lora_sdk.model.spec import ModelConfig, dequantized_blocks
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations

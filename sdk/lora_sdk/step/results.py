@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from typing import Any
 
 from lora_sdk.sampling.logprobs import PositionLogprobs
-from lora_sdk.step.result_html import result_html
 from lora_sdk.step.speculation_statistics import SpeculationStatistics
 
 SHOWN = 60  # characters of a text in a repr
@@ -86,7 +86,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """For notebooks: each output's text, and counts."""
-        return result_html(self)
+        return _html(self)
 
     @property
     def text(self) -> str:
@@ -194,3 +194,26 @@ class Verified:
     accepted: tuple[int, ...]
     slots: tuple[int, ...]
     logprobs: tuple[PositionLogprobs, ...] | None = None
+
+
+_TEXT = "white-space:pre-wrap;margin:.2em 0"
+
+
+def _html(result: Result) -> str:
+    """Each output's text after the prompt, and a line of counts. All text is escaped."""
+    shown = "" if result.prompt is None else escape(result.prompt)
+    prompt = f"<span style='opacity:.6'>{shown}</span>" if shown else ""
+    parts = []
+    for output in result.outputs:
+        if len(result.outputs) > 1:
+            score = "" if output.score is None else f", score {output.score:.3f}"
+            parts.append(f"<small>output {output.index}{score}</small>")
+        parts.append(f"<pre style='{_TEXT}'>{prompt}{escape(output.text)}</pre>")
+    stopped = result.outputs[0].stop_reason
+    by = "" if stopped is None else f" ({escape(str(stopped))})"
+    parts.append(
+        f"<small>{result.prompt_tokens} prompt and {result.completion_tokens} new tokens in "
+        f"{result.timing.total:.3f} s, ended by {result.finish_reason}{by}, seed {result.seed}"
+        "</small>"
+    )
+    return f"<div>{''.join(parts)}</div>"
