@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import OverlayError
 
-ABI_NUMBER = 4  # of this Python code; the library's must be equal
+ABI_NUMBER = 5  # of this Python code; the library's must be equal
 
 # Sizes documented in abi.h: a library that was compiled with another layout is refused.
 _SIZES = {

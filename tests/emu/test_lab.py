@@ -224,7 +224,7 @@ def test_program_and_reset_check_that_they_worked(
     mock_server: MockServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loaded = run("program", *devices(mock_server))
-    assert loaded.exit_code == 0 and "lora_f_v80, ABI 4" in loaded.stdout
+    assert loaded.exit_code == 0 and f"lora_f_v80, ABI {abi.ABI_NUMBER}" in loaded.stdout
     again = run("reset", *devices(mock_server))
     assert again.exit_code == 0 and "back after" in again.stdout
     mock_server.command("lose 1 1")

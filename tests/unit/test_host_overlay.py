@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lora_host import abi
 from lora_host.errors import OverlayError
 from lora_host.overlay import load_overlay, overlay_names
 from lora_sdk.cli.overlay import artefacts
@@ -98,7 +99,7 @@ def test_a_folder_and_a_file_are_taken_as_well(folder: Path) -> None:
         ({"clock_hz": "fast"}, r"clock_hz: found fast, expected type integer"),
         ({"clock_hz": 900_000_000}, r"clock_hz: 900000000 found, at most 300000000 expected"),
         ({"board": "u250"}, r"board 'u250' is not known; did you mean 'u280'\?"),
-        ({"abi": 5}, r"ABI 5 found, 4 expected"),
+        ({"abi": 99}, rf"ABI 99 found, {abi.ABI_NUMBER} expected"),
         ({"limits__max_step_rows": 65}, r"limits.max_step_rows: found 65, expected maximum 64"),
         ({"banks__control": 34}, r"banks.control: bank 34 found, 0..33 expected \(u280\)"),
         ({"banks__spill__count": 3}, r"banks.spill: bank 34 found"),
@@ -125,7 +126,7 @@ def header(code: bytes, **changes: int) -> bytes:
     fields = {
         "magic": 0x57464C41,
         "size": 32,
-        "abi": 4,
+        "abi": abi.ABI_NUMBER,
         "board": 0x280,
         "code_bytes": len(code),
         "code_crc": zlib.crc32(code),
@@ -140,7 +141,7 @@ def header(code: bytes, **changes: int) -> bytes:
     ("changes", "message"),
     [
         ({"magic": 1}, "magic 0x00000001 found, 0x57464c41 expected"),
-        ({"abi": 7}, "ABI 7 found, 4 expected"),
+        ({"abi": 7}, f"ABI 7 found, {abi.ABI_NUMBER} expected"),
         ({"board": 0x80}, r"board kind 0x80 found, 0x280 \(u280\) expected"),
         ({"code_bytes": 9}, r"size 40 B found, 32\+9 B expected"),
         ({"entry": 8}, "size 40 B found"),

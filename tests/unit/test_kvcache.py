@@ -321,7 +321,7 @@ def test_a_header_ends_before_a_table_that_would_lose_a_state(
             queue.add(KvOp.table(sequence, tile, 7))
         all_of_them = len(commits) + len(tables)
         assert queue.fits == len(queue.next_header().kv_ops) == (fits if states else all_of_them)
-        queue.carried()
+        queue.step_done()
         assert len(queue.next_header().kv_ops) == (all_of_them - fits if states else 0)
 
 

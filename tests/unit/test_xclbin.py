@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_host import axlf
+from lora_host import abi, axlf
 from lora_host.alveo_container import describe, emulation_container
 from lora_host.container_check import check_container, differences, is_emulation
 from lora_host.errors import OverlayError, RequestError
@@ -172,7 +172,7 @@ def test_each_difference_is_named() -> None:
         "argument operation of lora_ctrl: none found, one at 0x10 expected",
         "bank of argument ddr_1 of lora_ctrl: none found, DDR[1] expected",
         "data clock: 300 MHz found, 200 MHz expected",
-        "ABI: 99 found, 4 expected",
+        f"ABI: 99 found, {abi.ABI_NUMBER} expected",
     ]
     with pytest.raises(OverlayError, match=r"bank HBM.*\(and 7 more"):
         check_container(spoilt, OVERLAY, "x")

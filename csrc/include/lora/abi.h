@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define LORA_ABI_NUMBER 4
+#define LORA_ABI_NUMBER 5
 
 /* --- arithmetic constants (docs/numbers.md, 2.1) ---------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */

@@ -11,9 +11,9 @@ static void join(const struct lora_vector *c, const uint8_t *x, const uint8_t *z
     uint32_t shared = c->a_line, own = c->scalar, heads = c->columns / c->extra;
     for (uint32_t head = 0; head < heads; head++, y += (uint64_t)HALF * c->extra) {
         uint64_t from = shared ? (uint64_t)(head % c->b_line) * shared : 0;
-        if (shared) memcpy(y, z + HALF * from, (size_t)HALF * shared);
-        memcpy(y + (uint64_t)HALF * shared, x + (uint64_t)HALF * head * c->first,
-               (size_t)HALF * own);
+        if (shared) memmove(y, z + HALF * from, (size_t)HALF * shared);
+        memmove(y + (uint64_t)HALF * shared, x + (uint64_t)HALF * head * c->first,
+                (size_t)HALF * own);
         memset(y + (uint64_t)HALF * (shared + own), 0, (size_t)HALF * (c->extra - shared - own));
     }
 }

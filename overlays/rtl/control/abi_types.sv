@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made from abi.h by `python -m tools.rtl_package`; changes belong there.
 package abi_types;
-  parameter logic [31:0] LORA_ABI_NUMBER = 32'h4;
+  parameter logic [31:0] LORA_ABI_NUMBER = 32'h5;
   parameter logic [31:0] LORA_UNIT_COLUMNS = 32'h20;
   parameter logic [31:0] LORA_SEGMENTS = 32'h8;
   parameter logic [31:0] LORA_TILE_POSITIONS = 32'h20;

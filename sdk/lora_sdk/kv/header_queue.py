@@ -99,7 +99,7 @@ class HeaderQueue:
         self._sent = (len(taken), len(self.leaving_slots), len(self.leaving_pages))
         return header
 
-    def carried(self) -> tuple[list[int], list[int]]:
+    def step_done(self) -> tuple[list[int], list[int]]:
         """The step with the last header has completed. Returns the slots and pages freed by it."""
         if self._sent is None:
             return [], []
@@ -113,7 +113,7 @@ class HeaderQueue:
         del self.leaving_pages[:pages]
         return freed
 
-    def not_carried(self) -> None:
+    def step_failed(self) -> None:
         """The step did not run: its operations stay queued."""
         self._sent = None
 

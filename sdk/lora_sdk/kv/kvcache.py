@@ -497,7 +497,7 @@ class KvCache:
 
     def step_done(self) -> None:
         """The step with the last header has completed: the slots and pages it freed are free."""
-        slots, pages = self._queue.carried()
+        slots, pages = self._queue.step_done()
         self._slots.returned(slots)
         if pages:
             self._pool.returned(pages)
@@ -506,4 +506,4 @@ class KvCache:
 
     def step_failed(self) -> None:
         """The step did not run: its header stays queued."""
-        self._queue.not_carried()
+        self._queue.step_failed()

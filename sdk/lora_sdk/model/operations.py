@@ -7,6 +7,7 @@ tests/unit/test_block.py lists."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -311,7 +312,7 @@ class Activate(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elementwise(Operation):
+class Elementwise(Operation, ABC):
     """Each of the board's own columns of target is a function of those of the operands: one vector
     command. Every table has a row for this class, so a subclass, which says the rest, needs none.
     The command also gets `first`, the number of the first column, unless target is of results."""
@@ -319,14 +320,14 @@ class Elementwise(Operation):
     target: Buffer
 
     @property
+    @abstractmethod
     def what(self) -> str:
         """Its name where a step's time or a list is told."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def command(self) -> int:
         """Of the ABI, LORA_VEC_..."""
-        raise NotImplementedError
 
     @property
     def operands(self) -> Mapping[str, Buffer]:
@@ -338,10 +339,10 @@ class Elementwise(Operation):
         """The command's FP32 number, where it has one."""
         return None
 
+    @abstractmethod
     def floats(self, *rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """The function in floats, for `lora quantize`: of the operands' rows [T, columns] in their
         order, of the target's where there are none."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
