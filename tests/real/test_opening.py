@@ -29,7 +29,7 @@ tokenizer, reading = counted(lambda: engine.tokenizer)
 print(opening, reading, time.process_time() - begun)
 engine.close()
 """
-CALLS = {"gemma": (300_000, 60_000), "smollm2": (300_000, 150_000)}
+CALLS = {"gemma": (400_000, 60_000), "smollm2": (400_000, 150_000)}
 """Of the engine, then of the tokenizer."""
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
 import yaml
 
-from lora_host import yaml_file
 from lora_host.errors import OverlayError
 from lora_host.yaml_file import MAX_BYTES, MAX_DEPTH, MAX_VALUES, YamlFault, parse_yaml, read_yaml
 
@@ -96,36 +93,3 @@ def test_shipped_files_mean_what_yaml_says() -> None:
     assert len(files) > 15
     for path in files:
         assert read_yaml(path, OverlayError) == yaml.safe_load(path.read_text()), path
-
-
-def outcome(text: str, loader: Any) -> object:
-    """What a parser makes of a text, or that it refuses it."""
-    try:
-        return yaml_file._parsed(text, loader)
-    except YamlFault:
-        return YamlFault
-
-
-def test_what_the_fast_parser_accepts_the_other_reads_alike() -> None:
-    """Letters of a manifest are changed; texts with others are left to the parser that every
-    installation has."""
-    random = Random(4)
-    whole = (ROOT / "overlays" / "lora_f_u280" / "manifest.yaml").read_text()
-    accepted = 0
-    for _ in range(400):
-        text = list(whole[: random.randint(5, 200)])
-        for _ in range(random.randint(1, 4)):
-            text.insert(
-                random.randrange(len(text)), random.choice("a:-[]{},#&*!'\"\\ \n0.~=?\t|>%")
-            )
-        joined = "".join(text)
-        found = outcome(joined, yaml_file._FAST)
-        if yaml_file._ALIKE.fullmatch(joined) and found is not YamlFault:
-            assert found == outcome(joined, yaml.SafeLoader), joined
-            accepted += 1
-    assert accepted > 40
-
-
-@pytest.mark.parametrize("text", ["x\t:", "a: |#b", "[a?, b]", "\ufeffa: 1"])
-def test_what_parsers_read_differently_is_left_to_one(text: str) -> None:
-    assert yaml_file._ALIKE.fullmatch(text) is None
